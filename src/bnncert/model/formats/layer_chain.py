@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.model.description import ModelDescription, Normalise, Scale, Shift, SignZero
 from bnncert.model.formats.onnx.exact import InexactError, multiply
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
-from bnncert.model.formats.onnx.levels import Steps, count_steps
+from bnncert.model.formats.onnx.levels import count_steps
 from bnncert.model.formats.onnx.linear import convolution
 from bnncert.model.formats.onnx.max_pooling import max_pool
 from bnncert.model.formats.onnx.operators import HANDLERS, binarise, clip
@@ -40,51 +39,25 @@ from bnncert.model.formats.onnx.value import (
 OPSET = 17
 
 
-@dataclass(frozen=True, eq=False)
-class LayerNode(OnnxNode):
-    """One operator that implements a layer; messages name the layer."""
+class FileLayer(OnnxNode):
+    """A layer with the name and kind that the file has, or one operator that implements it."""
 
-    kind: str = ""
+    def __init__(self, source: str, name: str, kind: str, op: str = "", **attributes: Any) -> None:
+        made = {key: helper.make_attribute(key, value) for key, value in attributes.items()}
+        super().__init__(source, op, "", name, (), (), made)
+        object.__setattr__(self, "kind", kind)
+
+    kind: str
 
     @property
     def place(self) -> str:
         """The place of the layer in the file, for messages."""
         return f"{self.source}: layer {self.name} ({self.kind})"
 
-
-@dataclass(frozen=True)
-class FileLayer:
-    """A layer's name and kind, as the file has them."""
-
-    source: str
-    name: str
-    kind: str
-
-    @property
-    def place(self) -> str:
-        """The place of the layer in the file, for messages."""
-        return self.node("").place
-
-    def unsupported(self, why: str) -> UnsupportedModelError:
-        """Return the error for a layer that is not part of a binary network."""
-        return UnsupportedModelError(f"{self.place}: {why}")
-
-    def broken(self, why: str) -> FormatError:
-        """Return the error for a layer that the file states incorrectly."""
-        return FormatError(f"{self.place}: {why}")
-
-    def node(self, op: str, **attributes: Any) -> LayerNode:
+    def node(self, op: str, **attributes: Any) -> FileLayer:
         """Return an operator for this layer; attributes that are None are left out."""
-        made = {
-            key: helper.make_attribute(key, value)
-            for key, value in attributes.items()
-            if value is not None
-        }
-        return LayerNode(self.source, op, "", self.name, (), (), made, self.kind)
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Convert exceptions that malformed options cause to an error about this layer."""
-        return self.node("").reading()
+        given = {key: value for key, value in attributes.items() if value is not None}
+        return FileLayer(self.source, self.name, self.kind, op, **given)
 
 
 @dataclass(frozen=True)
@@ -112,7 +85,7 @@ class WaitingPool:
 
     layer: FileLayer
     #: The operator, on (1, C, H, W).
-    node: LayerNode
+    node: FileLayer
     #: The current axis of the channels.
     axis: int
     #: For each channel whether F increases (1.0) or decreases (-1.0).
@@ -211,11 +184,7 @@ class Chain:
         shape = self.value.shape
         if array.shape != (shape[axis],):
             raise layer.broken(f"{what} of shape {array.shape} for {shape[axis]} channels")
-        floats = exact_floats(array, layer.node(""), what)
-        lengths = [1] * len(shape)
-        lengths[axis] = shape[axis]
-        spread: FloatArray = np.broadcast_to(floats.reshape(lengths), shape).reshape(-1).copy()
-        return spread
+        return self.value.along(exact_floats(array, layer, what), axis)
 
     def normalise(
         self,
@@ -229,7 +198,7 @@ class Chain:
         beta: npt.NDArray[Any] | None = None,
     ) -> None:
         """Batch normalisation with stored statistics along one axis."""
-        value = plain(self.value, layer.node(""))
+        value = plain(self.value, layer)
         arrays = {
             "gamma": np.ones(mean.shape) if gamma is None else gamma,
             "beta": np.zeros(mean.shape) if beta is None else beta,
@@ -244,7 +213,7 @@ class Chain:
                 raise self._pending_pool_error()
             rising = np.where(arrays["gamma"] < 0, -self._waiting.rising, self._waiting.rising)
             self._waiting = replace(self._waiting, rising=rising)
-        self.value = value.then(Normalise(epsilon=value.uniformly(epsilon), **numbers))
+        self.value = value.then(Normalise(epsilon=np.full(value.size, epsilon), **numbers))
 
     def sign(self, layer: FileLayer, at_zero: SignZero | None) -> None:
         """Take the sign; `at_zero` is None where the model does not define sign(0)."""
@@ -268,14 +237,9 @@ class Chain:
         Thresholds are in ascending order; a value equal to one that is `strict` is below the step.
         """
         self._check_ready()
-        steps = Steps(
-            np.array([thresholds], dtype=np.float64),
-            np.array(strict, dtype=bool),
-            self.value.uniformly(1.0),
-            self.value.uniformly(0.0),
-        )
-        taken = count_steps(self.walk, self.value, layer.node("Quant"), steps)
-        self.value = taken.then(Shift(taken.uniformly(low))).then(Scale(taken.uniformly(step)))
+        table = np.array([thresholds], dtype=np.float64)
+        taken = count_steps(self.walk, self.value, layer.node("Quant"), table, strict)
+        self.value = taken.plus(low).times(step)
         self._uneven = False
 
     def clip(self, layer: FileLayer, low: float, high: float) -> None:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import onnx
 
 from bnncert.arrays import FloatArray
-from bnncert.errors import FormatError
 from bnncert.model.formats.onnx.graph import LARGEST_CONSTANT, OnnxNode, tensor_array
 from bnncert.model.formats.onnx.shapes import (
     axes_of,
@@ -60,7 +59,7 @@ def fold(
 
 def _constant(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
     if len(node.attributes) != 1:
-        raise FormatError(f"{node.place}: {len(node.attributes)} values; expected one")
+        raise node.broken(f"{len(node.attributes)} values; expected one")
     for name, kind in (
         ("value_float", np.float32),
         ("value_floats", np.float32),
@@ -156,11 +155,11 @@ def _slice(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
             for k, key in enumerate(("starts", "ends", "axes", "steps"))
         )
     if starts is None or ends is None:
-        raise FormatError(f"{node.place}: starts or ends are missing")
+        raise node.broken("starts or ends are missing")
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise FormatError(f"{node.place}: starts, ends, axes and steps do not fit each other")
+        raise node.broken("starts, ends, axes and steps do not fit each other")
     for k, axis in enumerate(axes_of(node, axes, data.ndim)):
         data = np.take(data, _range(data.shape[axis], starts[k], ends[k], steps[k]), axis=axis)
     return np.asarray(data)
@@ -256,7 +255,7 @@ def _variadic(function: Any) -> Fold:
 def _matmul(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     left, right = operands
     if not left.ndim or not right.ndim:
-        raise FormatError(f"{node.place}: a factor is a single number")
+        raise node.broken("a factor is a single number")
     rows, columns = (left.shape[-2:-1] or (1,)), (right.shape[-1:] if right.ndim > 1 else (1,))
     _room(node, (*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), *rows, *columns))
     return _computed(node, np.matmul, left, right)

@@ -61,6 +61,10 @@ class OnnxNode:
         """Return the error for a node that is not part of a binary network."""
         return UnsupportedModelError(f"{self.place}: {why}")
 
+    def broken(self, why: str) -> FormatError:
+        """Return the error for a node that the file states incorrectly."""
+        return FormatError(f"{self.place}: {why}")
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Convert exceptions that malformed attributes or inputs cause to an error about this."""
@@ -71,12 +75,12 @@ class OnnxNode:
         except MemoryError as error:
             raise self.unsupported("not enough memory for this layer") from error
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
-            raise FormatError(f"{self.place}: malformed ({reason(error)})") from error
+            raise self.broken(f"malformed ({reason(error)})") from error
 
     def _value(self, name: str, kind: int, kind_name: str) -> Any:
         attribute = self.attributes[name]
         if attribute.type != kind:
-            raise FormatError(f"{self.place}: attribute {name} is not {kind_name}")
+            raise self.broken(f"attribute {name} is not {kind_name}")
         return onnx.helper.get_attribute_value(attribute)
 
     def integer(self, name: str, default: int) -> int:
@@ -300,7 +304,7 @@ def _node(proto: Any, source: str, number: int) -> OnnxNode:
         attributes={attribute.name: attribute for attribute in proto.attribute},
     )
     if len(node.attributes) != len(proto.attribute):
-        raise FormatError(f"{node.place}: an attribute is given twice")
+        raise node.broken("an attribute is given twice")
     return node
 
 
@@ -312,7 +316,7 @@ def _live_nodes(
     for node in nodes:
         for name in node.outputs:
             if name and (name in producer or name in known):
-                raise FormatError(f"{node.place}: tensor {name} is defined twice")
+                raise node.broken(f"tensor {name} is defined twice")
             if name:
                 producer[name] = node
     if output not in producer:
@@ -336,9 +340,9 @@ def _live_nodes(
             if name in sparse:
                 raise node.unsupported(f"sparse tensor {name} is not supported")
             if name not in producer:
-                raise FormatError(f"{node.place}: its input {name} is defined nowhere")
+                raise node.broken(f"its input {name} is defined nowhere")
             before = producer[name]
             if state.get(id(before)) == "open":
-                raise FormatError(f"{node.place}: the graph has a cycle through {name}")
+                raise node.broken(f"the graph has a cycle through {name}")
             stack.append((before, False))
     return tuple(order)

@@ -96,25 +96,17 @@ def _moved(
     return low, high
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """The steps of v / divisor + shift, for each position."""
+def count_steps(
+    walk: GraphWalk, value: Value, node: OnnxNode, thresholds: FloatArray, strict: Sequence[bool]
+) -> Value:
+    """Return the number of steps that each entry of a value has taken.
 
-    #: One row for each position, or one row for all; in ascending order.
-    thresholds: FloatArray
-    #: Whether a value equal to the threshold is below the step.
-    strict: npt.NDArray[np.bool_]
-    #: One number for each position.
-    divisor: FloatArray
-    shift: FloatArray
-
-
-def count_steps(walk: GraphWalk, value: Value, node: OnnxNode, steps: Steps) -> Value:
-    """Return the number of steps that each entry of a value has taken."""
+    `thresholds` has one row for each position, or one row for all, in ascending order; a value
+    equal to one that is `strict` is below the step.
+    """
     value = arithmetic_value(value, node)
-    check_levels(value.size, steps.strict.size, node)
-    value = value.then(Divide(steps.divisor)).then(Shift(steps.shift))
-    always, never = _constant_steps(steps, value)
+    check_levels(value.size, len(strict), node)
+    always, never = _constant_steps(thresholds, strict, value)
     value = replace(value, clip=None)
     used = ~(np.all(always, axis=0) | np.all(never, axis=0))
     base = int(np.count_nonzero(np.all(always, axis=0)))
@@ -123,9 +115,9 @@ def count_steps(walk: GraphWalk, value: Value, node: OnnxNode, steps: Steps) -> 
         raise node.unsupported("its result does not depend on its input")
     grid = (value.size, count)
     fixed = (always | never)[:, used].reshape(-1)
-    turn = np.broadcast_to(np.where(steps.strict[used], -1.0, 1.0), grid).reshape(-1)
+    turn = np.broadcast_to(np.where(np.array(strict)[used], -1.0, 1.0), grid).reshape(-1)
     turn = np.where(fixed, 1.0, turn)
-    thresholds = np.broadcast_to(steps.thresholds[:, used], grid).reshape(-1)
+    thresholds = np.broadcast_to(thresholds[:, used], grid).reshape(-1)
     every = np.repeat(positions(value.size), count)
     copies = replace(
         value,
@@ -144,8 +136,7 @@ def count_steps(walk: GraphWalk, value: Value, node: OnnxNode, steps: Steps) -> 
         taken = signs.reshaped(value.shape).then(Scale(turn))
     else:
         taken = sum_of_signs(signs, value.shape, turn.astype(np.int8).reshape(grid))
-    half = taken.then(Scale(taken.uniformly(0.5)))
-    return half.then(Shift(taken.uniformly(count / 2 + base)))
+    return taken.times(0.5).plus(count / 2 + base)
 
 
 def check_levels(size: int, steps: int, node: OnnxNode) -> None:
@@ -167,23 +158,22 @@ def sum_of_signs(signs: Value, shape: tuple[int, ...], turn: npt.NDArray[np.int8
 
 
 def _constant_steps(
-    steps: Steps, value: Value
+    thresholds: FloatArray, strict: Sequence[bool], value: Value
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return which steps a clipped value always takes, and which it never takes."""
-    grid = (value.size, steps.strict.size)
+    grid = (value.size, len(strict))
     always, never = np.zeros(grid, dtype=bool), np.zeros(grid, dtype=bool)
     ranges = clipped_ranges(value)
     if ranges is None:
         return always, never
-    table = np.column_stack([np.broadcast_to(steps.thresholds, grid), ranges.which])
+    table = np.column_stack([np.broadcast_to(thresholds, grid), ranges.which])
     different, which = np.unique(table, axis=0, return_inverse=True)
     for number, row in enumerate(different):
-        thresholds = list(map(Fraction, row[:-1].tolist()))
         low, high = ranges.different[int(row[-1])]
         at = which.reshape(-1) == number
-        pairs = list(zip(thresholds, steps.strict.tolist(), strict=True))
-        always[at] = [low > t or (low == t and not strict) for t, strict in pairs]
-        never[at] = [high < t or (high == t and strict) for t, strict in pairs]
+        pairs = list(zip(map(Fraction, row[:-1].tolist()), strict, strict=True))
+        always[at] = [low > t or (low == t and not below) for t, below in pairs]
+        never[at] = [high < t or (high == t and below) for t, below in pairs]
     return always, never
 
 

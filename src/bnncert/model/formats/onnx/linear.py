@@ -12,7 +12,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.errors import FormatError
 from bnncert.model.description import (
     Convolution,
     Divide,
@@ -271,7 +270,7 @@ def gemm(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
         tensor = _flat_matrix(constant(left, node, "its first input"), node)
         value = value.transposed((1, 0)) if flips[1] else value
         result = _times_left(tensor.T if flips[0] else tensor, value, node, walk)
-    result = result.then(Scale(result.uniformly(node.number("alpha", 1.0))))
+    result = result.times(node.number("alpha", 1.0))
     if len(operands) > 2 and operands[2] is not None:
         bias = constant(operands[2], node, "its bias")
         shape, offset = spread(result, bias, node, "its bias")
@@ -293,15 +292,14 @@ def convolution(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) ->
     channels, spatial = image_of(value.shape, node)
     groups = node.integer("group", 1)
     if kernel.ndim != len(value.shape) or groups < 1:
-        raise FormatError(f"{node.place}: kernel of shape {kernel.shape} on shape {value.shape}")
+        raise node.broken(f"kernel of shape {kernel.shape} on shape {value.shape}")
     outputs, inner = kernel.shape[:2]
     if inner * groups != channels or outputs % groups or kernel.size == 0:
-        raise FormatError(
-            f"{node.place}: kernel of shape {kernel.shape} in {groups} groups on {channels} "
-            "channels"
+        raise node.broken(
+            f"kernel of shape {kernel.shape} in {groups} groups on {channels} channels"
         )
     if node.integers("kernel_shape") not in (None, kernel.shape[2:]):
-        raise FormatError(f"{node.place}: kernel_shape does not fit shape {kernel.shape}")
+        raise node.broken(f"kernel_shape does not fit shape {kernel.shape}")
     windows = windows_of(node, spatial, kernel.shape[2:])
     places = windows.out[0] * windows.out[1]
     if places * kernel.size > MOST_CONNECTIONS:
@@ -330,7 +328,7 @@ def convolution(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) ->
     if len(operands) > 2 and operands[2] is not None:
         bias = exact_floats(constant(operands[2], node, "its bias"), node, "its bias")
         if bias.shape != (outputs,):
-            raise FormatError(f"{node.place}: bias of shape {bias.shape} for {outputs} channels")
+            raise node.broken(f"bias of shape {bias.shape} for {outputs} channels")
         result = result.then(Shift(np.repeat(bias, places)))
     return result
 
@@ -407,7 +405,7 @@ def pad(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     if not np.isfinite(fill):
         raise node.unsupported("NaN or infinity in its value")
     if not pads or len(pads) != 2 * len(axes):
-        raise FormatError(f"{node.place}: {pads} are not pads for {len(axes)} axes")
+        raise node.broken(f"{pads} are not pads for {len(axes)} axes")
     width = [(0, 0)] * rank
     for k, axis in enumerate(axes):
         width[axis] = (pads[k], pads[k + len(axes)])

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bnncert.errors import FormatError
 from bnncert.model.description import Divide, Normalise, Scale, Shift, SignZero
 from bnncert.model.formats.onnx.exact import InexactError, add
 from bnncert.model.formats.onnx.graph import OnnxNode
@@ -144,7 +143,7 @@ def compare(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Val
     shape, threshold = spread(value, constant(second, node, "the other side"), node)
     value = value.reshaped(shape).then(Shift(-threshold))
     if op.startswith("Less"):
-        value = value.then(Scale(value.uniformly(-1.0)))
+        value = value.times(-1.0)
     at_zero: SignZero = "plus" if op.endswith("OrEqual") else "minus"
     return replace(binarise(walk, value, node, at_zero), dtype=np.dtype(bool))
 
@@ -152,7 +151,7 @@ def compare(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Val
 def negate(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Not, of a comparison."""
     value = plain(operands[0], node, ("bool",))
-    return value.then(Scale(value.uniformly(-1.0)))
+    return value.times(-1.0)
 
 
 def choose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
@@ -225,9 +224,7 @@ def _cast(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value
         if target.name not in ("float16", "float32", "float64") and target not in INTEGERS:
             # 2 x - 1 of an unsigned 0 is not -1.
             raise node.unsupported(f"a truth value as {target}; expected a float or int32, int64")
-        half = value.uniformly(0.5)
-        value = replace(value, dtype=target)
-        return value.then(Scale(half)).then(Shift(half))
+        return replace(value, dtype=target).times(0.5).plus(0.5)
     signs = value.is_signs and not value.steps
     exact = value.kind == "integer" or signs or target.itemsize >= value.dtype.itemsize
     if target.name not in ("float32", "float64") or not exact:
@@ -268,7 +265,7 @@ def _arithmetic(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) ->
     if node.op == "Add":
         return value.then(Shift(numbers))
     if node.op == "Sub" and reverse:
-        return value.then(Scale(value.uniformly(-1.0))).then(Shift(numbers))
+        return value.times(-1.0).then(Shift(numbers))
     if node.op == "Sub":
         return value.then(Shift(-numbers))
     if reverse:
@@ -282,13 +279,13 @@ def _arithmetic(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) ->
 
 def _negative(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = arithmetic_value(operands[0], node)
-    return value.then(Scale(value.uniformly(-1.0)))
+    return value.times(-1.0)
 
 
 def _batch_normalisation(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     if len(operands) != 5:
-        raise FormatError(f"{node.place}: {len(operands)} inputs; expected 5")
+        raise node.broken(f"{len(operands)} inputs; expected 5")
     # Before operator set 14, several outputs mean training mode.
     if node.integer("training_mode", 0) or any(node.outputs[1:]):
         raise node.unsupported("training mode (more outputs than one)")
@@ -301,13 +298,10 @@ def _batch_normalisation(walk: GraphWalk, node: OnnxNode, operands: Sequence[Ope
     for operand, what in zip(operands[1:], ("scale", "bias", "mean", "variance"), strict=True):
         array = exact_floats(constant(operand, node, f"its {what}"), node, f"its {what}")
         if array.shape != (channels,):
-            raise FormatError(
-                f"{node.place}: {what} of shape {array.shape} for {channels} channels"
-            )
-        wide = array.reshape(1, channels, *(1,) * (len(value.shape) - 2))
-        arrays.append(np.broadcast_to(wide, value.shape).reshape(-1).copy())
+            raise node.broken(f"{what} of shape {array.shape} for {channels} channels")
+        arrays.append(value.along(array, 1))
     gamma, beta, mean, variance = arrays
-    epsilon = value.uniformly(node.number("epsilon", 1e-5))
+    epsilon = np.full(value.size, node.number("epsilon", 1e-5))
     if np.any(variance + epsilon <= 0):
         raise node.unsupported("variance + epsilon is not positive")
     return value.then(Normalise(gamma, beta, mean, variance, epsilon))

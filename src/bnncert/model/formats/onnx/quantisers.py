@@ -24,11 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.model.description import Scale, Shift
+from bnncert.model.description import Divide, Scale, Shift
 from bnncert.model.formats.onnx.graph import STANDARD_DOMAINS, OnnxNode
 from bnncert.model.formats.onnx.levels import (
     Bound,
-    Steps,
     check_levels,
     clipped_ranges,
     count_steps,
@@ -89,6 +88,12 @@ ROUNDINGS: dict[str, tuple[Rounding, FirstOf]] = {
 }
 
 
+def _level_starts(mode: str, low: int, high: int) -> tuple[FloatArray, list[bool]]:
+    """Return the thresholds of the levels low + 1, .., high, and which of them are strict."""
+    pairs = [ROUNDINGS[mode][1](k) for k in range(low + 1, high + 1)]
+    return np.array([[start for start, _ in pairs]]), [is_strict for _, is_strict in pairs]
+
+
 @dataclass(frozen=True, eq=False)
 class _Format:
     """The integers low, .., high and how numbers are rounded to them."""
@@ -114,20 +119,15 @@ def quant(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value
     value = value.reshaped(shape)
     if np.any(divisor <= 0):
         raise node.unsupported("its scale is not positive")
+    thresholds, strict = np.zeros((1, 1)), [False]
+    if not kind.is_bipolar:
+        thresholds, strict = _level_starts(kind.rounding, kind.low, kind.high)
+    scaled = arithmetic_value(value, node).then(Divide(divisor)).then(Shift(shift))
+    taken = count_steps(walk, scaled, node, thresholds, strict)
     if kind.is_bipolar:
-        levels, strict = [0.0], [False]
-    else:
-        first = ROUNDINGS[kind.rounding][1]
-        firsts = [first(k) for k in range(kind.low + 1, kind.high + 1)]
-        levels, strict = [t for t, _ in firsts], [is_strict for _, is_strict in firsts]
-    thresholds = np.array([levels])
-    steps = Steps(thresholds, np.array(strict, dtype=bool), divisor, shift)
-    taken = count_steps(walk, value, node, steps)
-    if kind.is_bipolar:
-        taken = taken.then(Scale(taken.uniformly(2.0)))
+        taken = taken.times(2.0)
     # Two shifts, because their sum need not be a float.
-    whole = taken.then(Shift(taken.uniformly(kind.low))).then(Shift(-shift))
-    return whole.then(Scale(divisor))
+    return taken.plus(kind.low).then(Shift(-shift)).then(Scale(divisor))
 
 
 def quantised_constant(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
@@ -185,22 +185,11 @@ def multi_threshold(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]
     if not (np.isfinite(scale) and scale != 0 and np.isfinite(bias)):
         raise node.unsupported(f"out_scale {scale:g} and out_bias {bias:g}")
     check_levels(value.size, table.shape[1], node)
-    thresholds = _by_position(np.sort(table, axis=1), value.shape, axis)
-    strict = np.zeros(table.shape[1], dtype=bool)
-    steps = Steps(thresholds, strict, value.uniformly(1.0), value.uniformly(0.0))
-    taken = count_steps(walk, value, node, steps)
-    return taken.then(Scale(taken.uniformly(scale))).then(Shift(taken.uniformly(bias)))
-
-
-def _by_position(table: FloatArray, shape: tuple[int, ...], axis: int) -> FloatArray:
-    """Return the rows of a table for all positions, given those of the channels."""
-    if table.shape[0] == 1:
-        return table
-    wide = [1] * len(shape)
-    wide[axis] = shape[axis]
-    channel = np.arange(shape[axis]).reshape(wide)
-    rows: FloatArray = table[np.broadcast_to(channel, shape).reshape(-1)]
-    return rows
+    thresholds = np.sort(table, axis=1)
+    if table.shape[0] > 1:
+        thresholds = thresholds[value.along(np.arange(channels), axis)]
+    taken = count_steps(walk, value, node, thresholds, [False] * table.shape[1])
+    return taken.times(scale).plus(bias)
 
 
 #: The operators of QONNX on values, apart from BipolarQuant, and on constants.
@@ -268,20 +257,9 @@ def limited(walk: GraphWalk, value: Value, low: float, high: float) -> Value:
             "its result is constant, or is clipped to something other than integers"
         )
     check_levels(value.size, last - first, node)
-    steps = [ROUNDINGS[mode][1](k) for k in range(first + 1, last + 1)]
-    thresholds, strict = ([step[part] for step in steps] for part in (0, 1))
-    taken = count_steps(
-        walk,
-        replace(value, rounding=None),
-        node,
-        Steps(
-            np.array([thresholds]),
-            np.array(strict, dtype=bool),
-            value.uniformly(1.0),
-            value.uniformly(0.0),
-        ),
-    )
-    return taken.then(Shift(taken.uniformly(float(first))))
+    bounded = replace(value, rounding=None)
+    taken = count_steps(walk, bounded, node, *_level_starts(mode, first, last))
+    return taken.plus(first)
 
 
 def _apply(rounded: Callable[[Fraction], int], bound: Bound) -> Bound:

@@ -106,9 +106,8 @@ def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) 
     _check_attributes(node, schema, opset)
     _check_inputs(node, schema, types, opset)
     if not schema.min_output <= len(node.outputs) <= schema.max_output:
-        raise FormatError(
-            f"{node.place}: {len(node.outputs)} outputs; expected "
-            f"{_range(schema.min_output, schema.max_output)}"
+        raise node.broken(
+            f"{len(node.outputs)} outputs; expected {_range(schema.min_output, schema.max_output)}"
         )
 
 
@@ -122,10 +121,10 @@ def _check_quantiser(node: OnnxNode, types: Sequence[ElementType | None]) -> Non
         if name not in attributes:
             raise node.unsupported(f"attribute {name} is not known")
         if attribute.type != onnx.AttributeProto.AttributeType.Value(attributes[name]):
-            raise FormatError(f"{node.place}: attribute {name} is not of type {attributes[name]}")
+            raise node.broken(f"attribute {name} is not of type {attributes[name]}")
     for name in required:
         if name not in node.attributes:
-            raise FormatError(f"{node.place}: attribute {name} is missing")
+            raise node.broken(f"attribute {name} is missing")
 
 
 def _check_attributes(node: OnnxNode, schema: Any, opset: int) -> None:
@@ -140,20 +139,20 @@ def _check_attributes(node: OnnxNode, schema: Any, opset: int) -> None:
         expected = schema.attributes[name].type.value
         if attribute.type != expected:
             kind = onnx.AttributeProto.AttributeType.Name(expected)
-            raise FormatError(f"{node.place}: attribute {name} is not of type {kind}")
+            raise node.broken(f"attribute {name} is not of type {kind}")
         if name in FLAGS and attribute.i not in (0, 1):
             raise node.unsupported(f"attribute {name} is {attribute.i}; expected 0 or 1")
     for name, entry in schema.attributes.items():
         if entry.required and name not in node.attributes:
-            raise FormatError(f"{node.place}: attribute {name} is missing")
+            raise node.broken(f"attribute {name} is missing")
 
 
 def _check_inputs(
     node: OnnxNode, schema: Any, types: Sequence[ElementType | None], opset: int
 ) -> None:
     if not schema.min_input <= len(types) <= schema.max_input:
-        raise FormatError(
-            f"{node.place}: {len(types)} inputs; expected "
+        raise node.broken(
+            f"{len(types)} inputs; expected "
             f"{_range(schema.min_input, schema.max_input)} in operator set {opset}"
         )
     bound: dict[str, ElementType] = {}
@@ -162,7 +161,7 @@ def _check_inputs(
         formal = schema.inputs[min(number, len(schema.inputs) - 1)]
         if kind is None:
             if formal.option != onnx.defs.OpSchema.FormalParameterOption.Optional:
-                raise FormatError(f"{node.place}: its input {formal.name} is missing")
+                raise node.broken(f"its input {formal.name} is missing")
             continue
         if TYPE_NAMES.get(kind.name) not in formal.types:
             raise node.unsupported(
@@ -171,7 +170,7 @@ def _check_inputs(
             )
         first = bound.setdefault(formal.type_str, kind)
         if first != kind:
-            raise FormatError(f"{node.place}: its inputs have types {first} and {kind}")
+            raise node.broken(f"its inputs have types {first} and {kind}")
 
 
 def _range(least: int, most: int) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import IntArray
-from bnncert.errors import FormatError
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.model.formats.onnx.value import Tensor, integer_list
 from bnncert.model.matrices import csr_matrix
@@ -23,7 +22,7 @@ from bnncert.model.matrices import csr_matrix
 def axis_of(node: OnnxNode, axis: int, rank: int) -> int:
     """Return an axis, which may count from the end, as a number from 0 to rank - 1."""
     if not -rank <= axis < rank:
-        raise FormatError(f"{node.place}: axis {axis} of a tensor with {rank} axes")
+        raise node.broken(f"axis {axis} of a tensor with {rank} axes")
     return axis % rank
 
 
@@ -31,7 +30,7 @@ def axes_of(node: OnnxNode, axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """Return different axes as numbers from 0 to rank - 1."""
     numbers = tuple(axis_of(node, axis, rank) for axis in axes)
     if len(set(numbers)) != len(numbers):
-        raise FormatError(f"{node.place}: an axis occurs twice in {tuple(axes)}")
+        raise node.broken(f"an axis occurs twice in {tuple(axes)}")
     return numbers
 
 
@@ -79,10 +78,10 @@ def _squeezed(
             else axes_of(node, axes, len(shape))
         )
         if any(shape[axis] != 1 for axis in drop):
-            raise FormatError(f"{node.place}: axes {axes} of shape {shape} are not all 1")
+            raise node.broken(f"axes {axes} of shape {shape} are not all 1")
         return tuple(n for axis, n in enumerate(shape) if axis not in drop)
     if axes is None:
-        raise FormatError(f"{node.place}: its list of axes is missing")
+        raise node.broken("its list of axes is missing")
     new = axes_of(node, axes, len(shape) + len(axes))
     rest = iter(shape)
     return tuple(1 if axis in new else next(rest) for axis in range(len(shape) + len(axes)))
@@ -101,7 +100,7 @@ def _reshaped(node: OnnxNode, target: tuple[int, ...], shape: tuple[int, ...]) -
         if rest > 0 and size % rest == 0:
             result[result.index(-1)] = size // rest
     if any(n < 0 for n in result) or math.prod(result) != size:
-        raise FormatError(f"{node.place}: cannot reshape {shape} to {target}")
+        raise node.broken(f"cannot reshape {shape} to {target}")
     return tuple(result)
 
 
@@ -121,7 +120,7 @@ def permutation(node: OnnxNode, rank: int) -> tuple[int, ...]:
     if order is None:
         return tuple(reversed(range(rank)))
     if sorted(order) != list(range(rank)):
-        raise FormatError(f"{node.place}: {order} is not an order of {rank} axes")
+        raise node.broken(f"{order} is not an order of {rank} axes")
     return order
 
 
@@ -131,7 +130,7 @@ def _flattened(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int,
     _refuse_negative(node, axis, opset)
     axis = axis + len(shape) if axis < 0 else axis
     if not 0 <= axis <= len(shape):  # The rank itself is allowed here.
-        raise FormatError(f"{node.place}: axis {axis} of a tensor with shape {shape}")
+        raise node.broken(f"axis {axis} of a tensor with shape {shape}")
     return math.prod(shape[:axis]), math.prod(shape[axis:])
 
 
@@ -188,12 +187,12 @@ def windows_of(node: OnnxNode, spatial: tuple[int, ...], kernel: tuple[int, ...]
     """Return the windows that the attributes of a convolution or pooling node define."""
     rank = len(spatial)
     if len(kernel) != rank:
-        raise FormatError(f"{node.place}: kernel {kernel} for spatial axes {spatial}")
+        raise node.broken(f"kernel {kernel} for spatial axes {spatial}")
     strides = node.integers("strides") or (1,) * rank
     dilations = node.integers("dilations") or (1,) * rank
     pads = node.integers("pads") or (0,) * (2 * rank)
     if len(strides) != rank or len(dilations) != rank or len(pads) != 2 * rank:
-        raise FormatError(f"{node.place}: strides, dilations or pads of the wrong length")
+        raise node.broken("strides, dilations or pads of the wrong length")
     if min(strides) < 1 or min(dilations) < 1 or min(kernel) < 1 or min(pads) < 0:
         raise node.unsupported("kernel, strides and dilations must be positive, pads at least 0")
     automatic = node.text("auto_pad", "NOTSET")

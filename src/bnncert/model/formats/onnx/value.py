@@ -20,7 +20,6 @@ import numpy.typing as npt
 import onnx
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.errors import FormatError
 from bnncert.model.description import (
     Convolution,
     Divide,
@@ -60,9 +59,8 @@ def integer_list(array: Tensor | None, node: OnnxNode, what: str) -> tuple[int, 
     if array is None:
         return None
     if array.dtype.kind not in "iu" or array.ndim > 1:
-        raise FormatError(
-            f"{node.place}: {what} has type {array.dtype} and shape {array.shape}; expected a list "
-            "of integers"
+        raise node.broken(
+            f"{what} has type {array.dtype} and shape {array.shape}; expected a list of integers"
         )
     return tuple(int(n) for n in array.reshape(-1))
 
@@ -195,9 +193,19 @@ class Value:
             return self
         return replace(self, steps=(*self.steps, step))
 
-    def uniformly(self, number: float) -> FloatArray:
-        """Return one number for each position."""
-        return np.full(self.size, number)
+    def times(self, number: float) -> Value:
+        """Return the value times a number."""
+        return self.then(Scale(np.full(self.size, number)))
+
+    def plus(self, number: float) -> Value:
+        """Return the value plus a number."""
+        return self.then(Shift(np.full(self.size, number)))
+
+    def along(self, numbers: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
+        """Return one number for each position from one number for each index of an axis."""
+        lengths = [1] * len(self.shape)
+        lengths[axis] = self.shape[axis]
+        return np.array(np.broadcast_to(numbers.reshape(lengths), self.shape)).reshape(-1)
 
 
 Operand: TypeAlias = Value | Tensor | None
