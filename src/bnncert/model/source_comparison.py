@@ -62,10 +62,7 @@ USUAL_RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 255.0))
 def compared(network: Network, description: ModelDescription) -> Network:
     """Return the network, with a note if it could not be compared with its source on all points.
 
-    Raises
-    ------
-    UnsupportedModelError
-        If the network differs from its source at a point.
+    Raises UnsupportedModelError if the network differs from its source at a point.
     """
     execution = description.execution
     if execution is None:
@@ -254,11 +251,8 @@ class _RoundedStage:
     ) -> tuple[FloatArray, FloatArray]:
         """Return F(u) of every neuron at every point, and its largest error in the program.
 
-        Parameters
-        ----------
-        reach, quantum
-            The largest absolute values of the inputs, which are multiples of `quantum` if that
-            is not 0.
+        `reach` are the largest absolute values of the inputs, which are multiples of `quantum` if
+        that is not 0.
         """
         value = self._sums.forward(inputs.astype(self._dtype, copy=False)).astype(np.float64)
         uniform = bool(np.all(reach == reach[0]))

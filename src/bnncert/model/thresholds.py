@@ -184,14 +184,7 @@ def lattice_thresholds(
 ) -> LatticeThresholds:
     """Decide p for every neuron of a layer with integer pre-activations.
 
-    Parameters
-    ----------
-    steps
-        The chain F, one array per parameter (broadcast over neurons).
-    norm
-        nv = sum |w| per neuron.
-    where
-        The place in the file, for errors.
+    `steps` is the chain F, one array per parameter, and `norm` is nv = sum |w| per neuron.
     """
     count = norm.shape[0]
     check_steps(steps, where)

@@ -192,12 +192,7 @@ def load_dataset(
 ) -> Dataset:
     """Return `mnist` or `cifar10`, or the data set in a file or folder.
 
-    Parameters
-    ----------
-    data_dir
-        The folder for data sets by name; missing files are downloaded to it.
-    remote
-        The files to download.
+    Missing files of data sets by name, which `remote` lists, are downloaded to `data_dir`.
     """
     if what in remote:
         folder = data_folder(data_dir)

@@ -81,16 +81,8 @@ def run_instance(
 ) -> CompetitionAnswer:
     """Answer one query in a process of its own, which has ended when this returns.
 
-    Parameters
-    ----------
-    timeout
-        Seconds for loading and verifying.
-    certificate
-        Where to write a certificate of the verdict.
-    started
-        Reading of `time.monotonic` from which the limit counts (default: now).
-    grace
-        Seconds after the limit at which a process without an answer is killed.
+    `timeout` is in seconds, for loading and verifying, and counts from `started`, a reading of
+    `time.monotonic` (default: now); a process without an answer is killed `grace` seconds later.
     """
     Deadline(timeout)
     begin = time.monotonic() if started is None else started

@@ -35,11 +35,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     The content is written to a temporary file in the same folder.  If the block raises an
     exception, also for Ctrl-C, the temporary file is removed and `path` is unchanged.  The name of
     the temporary file has the suffix of `path`, so that it can be read back inside the block.
-
-    Raises
-    ------
-    UnwritableError
-        If the file cannot be written.  The message names `path`.
+    Raises UnwritableError, which names `path`, if the file cannot be written.
     """
     # A symbolic link stays a link: the file that it points to is replaced.
     real = Path(os.path.realpath(path))
@@ -100,13 +96,7 @@ def folder_for(path: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Replace the content of a file atomically; text is written in UTF-8.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written; an existing file is unchanged.
-    """
+    """Replace the content of a file atomically, or raise InputError; text is written in UTF-8."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -125,13 +115,7 @@ def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | str | None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents if they do not exist.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be created.  The message names it.
-    """
+    """Create a folder and its parents if they do not exist; raise InputError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -140,10 +140,7 @@ def read_bytes(
 ) -> bytes:
     """Return the content of a file, decompressed if it is gzipped.
 
-    Parameters
-    ----------
-    most, name
-        A limit that is lower than `limits.file`, and its name in :class:`Limits`.
+    `most` is a limit that is lower than `limits.file`, and `name` its name in :class:`Limits`.
     """
     size = check_regular(path, limits)
     most = limits.file if most is None else most
@@ -205,10 +202,7 @@ def parse_json(
 ) -> Any:
     """Return the tree of a JSON document in UTF-8, whose size is estimated before it is parsed.
 
-    Parameters
-    ----------
-    hook
-        As `object_pairs_hook` of :func:`json.loads`; what it raises as ValueError is reported.
+    `hook` is the `object_pairs_hook` of :func:`json.loads`; its ValueErrors are reported.
     """
     if isinstance(content, str):
         # Unpaired surrogates represent bytes that are not UTF-8.

@@ -66,12 +66,7 @@ def label_name(names: Collection[str], points: str, where: str) -> str | None:
     """Return the array that holds the classes of the array `points`, or None.
 
     This is the array of the same part (y_test for x_test), else the only array of labels that
-    does not belong to another array of points.
-
-    Raises
-    ------
-    FormatError
-        If there are several candidates.
+    does not belong to another array of points.  Raises FormatError if there are several.
     """
     known = [n for n in names if is_label_name(n) and n != points]
     same = [n for n in known if _part(n) == _part(points)]

@@ -39,14 +39,8 @@ def read_description(
 ) -> ModelDescription:
     """Read a model file of any supported format.
 
-    Parameters
-    ----------
-    layers
-        Describes the layers of a PyTorch checkpoint, or of a Keras file with weights only; by
-        default ``net.layers.json`` beside ``net.pt``, and ``net.json`` beside
-        ``net.weights.h5``.
-    limits
-        The limits of the file.
+    `layers` describes the layers of a PyTorch checkpoint, or of a Keras file with weights only; by
+    default it is ``net.layers.json`` beside ``net.pt``, and ``net.json`` beside ``net.weights.h5``.
     """
     content = read_bytes(path, limits)
     source = str(path)

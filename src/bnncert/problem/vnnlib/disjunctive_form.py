@@ -233,12 +233,7 @@ def _outside(box: _Box, index: int, value: Fraction) -> Fraction:
 class DisjunctiveForm:
     """Combines formulas in disjunctive normal form, within limits, and returns the disjuncts.
 
-    Parameters
-    ----------
-    path : str
-        The name of the text in error messages.
-    place : callable
-        Name and line of the declaration of an input (``"X"``) or output (``"Y"``) by its index.
+    `place` returns name and line of the declaration of an input ("X") or output ("Y") by its index.
     """
 
     def __init__(self, path: str, place: Callable[[str, int], tuple[str, int]]) -> None:

@@ -171,18 +171,10 @@ class Specification:
     number_format: NumberFormat | IntegerFormat | None = None
 
     def holds(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> bool:
-        """Evaluate the assertions of the text in exact arithmetic.
+        """Evaluate the assertions of the text exactly; strict inequalities are strict here.
 
-        Parameters
-        ----------
-        inputs, outputs : sequence of Fraction
-            Values of ``X_0, X_1, ...`` and ``Y_0, Y_1, ...``. Integers and floats are taken at
-            their exact value.
-
-        Returns
-        -------
-        bool
-            Whether all assertions are true; strict inequalities are strict here.
+        Integers and floats among the values of ``X_0, X_1, ...`` and ``Y_0, Y_1, ...`` are taken at
+        their exact value.
         """
         for name, values, count in (
             ("X", inputs, self.input_count),

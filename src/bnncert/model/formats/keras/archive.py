@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,8 @@ class KerasArchive:
         self._file.close()
 
     def _model_config(self) -> bytes:
-        try:
+        with _reading(self.source):
             text = self._file.attrs.get("model_config")
-        except Exception as error:  # h5py raises many types on broken files
-            raise _broken(self.source, error) from error
         if text is None:
             raise FormatError(
                 f"{self.source}: no attribute model_config; expected a whole model as model.save "
@@ -89,11 +88,9 @@ class KerasArchive:
 
     def _has_numbers(self) -> bool:
         """Return whether the file has the layout of Keras 3."""
-        try:
+        with _reading(self.source):
             is_named = "layer_names" in self._file.attrs or "model_weights" in self._file
             return not is_named and any(root in self._file for root in LAYER_GROUPS)
-        except Exception as error:  # h5py raises many types on broken files
-            raise _broken(self.source, error) from error
 
     def arrays(
         self, layer: FileLayer, group: str, roles: Sequence[str]
@@ -177,11 +174,8 @@ def has_configuration(content: bytes, source: str) -> bool:
     """Return whether a Keras file contains the layers of the model, not its weights alone."""
     if content.startswith(ZIP_MAGIC):
         return True
-    with _open(content, source) as file:
-        try:
-            return "model_config" in file.attrs
-        except Exception as error:  # h5py raises many types on broken files
-            raise _broken(source, error) from error
+    with _open(content, source) as file, _reading(source):
+        return "model_config" in file.attrs
 
 
 def group_names(kinds: Sequence[str]) -> list[str]:
@@ -215,10 +209,8 @@ def _open(content: bytes, source: str) -> Any:
             f"{source}: reading Keras files needs h5py: pip install bnncert[larq]"
         ) from error
     _check_heaps(content, source)
-    try:
+    with _reading(source):
         return h5py.File(io.BytesIO(content), "r")
-    except Exception as error:  # h5py raises many types on broken files
-        raise _broken(source, error) from error
 
 
 def _check_heaps(content: bytes, source: str) -> None:
@@ -237,8 +229,14 @@ def _check_heaps(content: bytes, source: str) -> None:
             place += step
 
 
-def _broken(source: str, error: Exception) -> FormatError:
-    return FormatError(f"{source}: not a readable HDF5 file, broken or truncated ({reason(error)})")
+@contextmanager
+def _reading(source: str) -> Iterator[None]:
+    """Convert what h5py raises on broken files."""
+    try:
+        yield
+    except Exception as error:
+        why = f"broken or truncated ({reason(error)})"
+        raise FormatError(f"{source}: not a readable HDF5 file, {why}") from error
 
 
 def _parsed(text: bytes, source: str) -> dict[str, Any]:

@@ -132,14 +132,9 @@ def read_in_one_piece(path: Path) -> bytes:
 
 
 def embed_external_data(model: Any, folder: Path, source: str, limits: Limits) -> bool:
-    """Read the tensors in other files into the model; return whether there are any.
+    """Read the tensors in other files of the model's folder; return whether there are any.
 
-    Parameters
-    ----------
-    folder
-        The folder of the model file.
-    limits
-        The total size of the tensors is at most `limits.file`.
+    Their total size is at most `limits.file`.
     """
     # Two tensors may share bytes, so the files alone do not bound the memory.
     left = limits.file

@@ -67,21 +67,12 @@ def apply(
     convolution: Convolution | None = None,
     shared: bool = True,
 ) -> Value:
-    """Apply a linear map to a value.
+    """Apply a linear map to a value; `shape` is that of the result.
 
-    Parameters
-    ----------
-    shape
-        The shape of the result.
-    build
-        Returns the matrix, given the column of each position of `value` and the number of
-        columns.
-    factor
-        Multiplies the rows of that matrix.
-    convolution
-        Describes the matrix where its columns are the entries of the source.
-    shared
-        Whether entries of the matrix share the numbers of the file, or have none.
+    `build` returns the matrix, given the column of each position of `value` and the number of
+    columns; `factor` multiplies its rows, and `convolution` describes it where its columns are the
+    entries of the source.  `shared` is whether entries of the matrix share the numbers of the
+    file, or have none.
     """
     value = plain(value, node)
     if value.pool is not None:

@@ -89,10 +89,7 @@ QONNX_OPERATORS: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
 def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) -> None:
     """Raise if the specification in this operator set does not allow a node.
 
-    Parameters
-    ----------
-    types
-        The element type of each input; None for an input that is left out.
+    `types` are the element types of its inputs; None for an input that is left out.
     """
     if node.op in QONNX_OPERATORS:
         _check_quantiser(node, types)
@@ -189,13 +186,7 @@ def read_onnx(
 ) -> ModelDescription:
     """Read a network from the bytes of an ONNX file.
 
-    Parameters
-    ----------
-    folder
-        The folder of the file, from which tensors in other files are read; without it they are
-        refused.
-    limits
-        The limits of these other files.
+    Tensors in other files are read from `folder`, within `limits`; without it they are refused.
     """
     graph = parse_graph(content, source, folder, limits)
     walk = GraphWalk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")

@@ -13,10 +13,8 @@ from bnncert.model.description import CannotExecuteError, Execution
 class OnnxSession:
     """The bytes of a model, executed by onnxruntime.
 
-    Parameters
-    ----------
-    as_written
-        Whether every node is executed as the file has it, without a fusion that rounds otherwise.
+    With `as_written`, every node is executed as the file has it, without a fusion that rounds
+    otherwise.
     """
 
     def __init__(self, content: bytes, *, as_written: bool = False) -> None:

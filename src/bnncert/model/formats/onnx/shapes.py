@@ -270,16 +270,10 @@ def incidence(windows: Windows, channels: int, node: OnnxNode) -> Any:
 def convolution_matrix(
     kernel: npt.NDArray[Any], groups: int, windows: Windows, columns: IntArray, width: int
 ) -> Any:
-    """Return a convolution as a canonical sparse matrix.
+    """Return a convolution as a canonical sparse matrix with `width` columns.
 
-    Parameters
-    ----------
-    kernel
-        Shape (outputs, inputs per group, kh, kw); its type is the type of the matrix.
-    columns
-        The column of each flattened (channel, y, x) position of the image.
-    width
-        The number of columns.
+    The kernel has shape (outputs, inputs per group, kh, kw), and its type is that of the matrix;
+    `columns` are those of the flattened (channel, y, x) positions of the image.
     """
     outputs, inner = kernel.shape[:2]
     taps = kernel.reshape(outputs, -1)

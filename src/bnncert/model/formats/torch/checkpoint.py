@@ -24,11 +24,11 @@ import numpy.typing as npt
 from bnncert.errors import FormatError, reason
 from bnncert.model.description import ModelDescription
 from bnncert.model.formats.file_content import parse_json
-from bnncert.model.formats.layer_chain import FileLayer
+from bnncert.model.formats.layer_chain import Chain, FileLayer
 from bnncert.model.formats.torch.layer_roles import (
     LAYER_TYPES,
-    TorchLayer,
-    describe_layers,
+    Arrays,
+    apply_layer,
     import_torch,
     tensor_array,
 )
@@ -98,7 +98,11 @@ def read_checkpoint(
         bound_array(tree[key], f"{layers_source}: {key}") if key in tree else None
         for key in ("input_lo", "input_hi")
     )
-    return describe_layers(described, _input_shape(tree, layers_source), source, lo, hi)
+    chain = Chain(source, _input_shape(tree, layers_source))
+    for layer, options, found in described:
+        with layer.reading():
+            apply_layer(chain, layer, layer.kind, options, found)
+    return chain.description("torch", lo, hi)
 
 
 def _parsed(content: bytes, source: str) -> dict[str, Any]:
@@ -133,7 +137,7 @@ def _layer(
     used: set[str],
     source: str,
     layers_source: str,
-) -> TorchLayer:
+) -> tuple[FileLayer, dict[str, Any], Arrays]:
     kind = entry.get("type") if isinstance(entry, dict) else None
     if not isinstance(kind, str) or kind not in LAYER_TYPES:
         raise FormatError(
@@ -163,7 +167,7 @@ def _layer(
             found[role] = value if is_array else tensor_array(value, layer, role)
         elif role in needed:
             raise layer.broken(f"the checkpoint has no {key}")
-    return TorchLayer(layer, {key: entry[key] for key in options if key in entry}, found)
+    return layer, {key: entry[key] for key in options if key in entry}, found
 
 
 def _state(content: bytes, source: str) -> dict[str, Any]:

@@ -5,33 +5,22 @@ Tensors are (channels, height, width); a layer's options have the names that PyT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import FloatArray
 from bnncert.errors import MissingExtraError
-from bnncert.model.description import ModelDescription, SignZero
+from bnncert.model.description import SignZero
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, too_many
 from bnncert.model.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer, pair
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
-Handler: TypeAlias = Callable[[Chain, "TorchLayer"], None]
+Handler: TypeAlias = Callable[[Chain, FileLayer, Mapping[str, Any], Arrays], None]
 
 #: The quantiser that does not change the weights.
 AS_STORED = "as stored"
-
-
-@dataclass(frozen=True, eq=False)
-class TorchLayer:
-    """One layer: its place in the model, its options and its arrays."""
-
-    layer: FileLayer
-    options: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Arrays = field(default_factory=dict)
 
 
 #: For each type of layer its options, the arrays it must have and those it may have.
@@ -49,24 +38,11 @@ LAYER_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]
 }
 
 
-def describe_layers(
-    layers: Sequence[TorchLayer],
-    input_shape: tuple[int, ...],
-    source: str,
-    input_lo: FloatArray | None = None,
-    input_hi: FloatArray | None = None,
-) -> ModelDescription:
-    """Describe the network that consists of these layers in order."""
-    chain = Chain(source, input_shape)
-    for entry in layers:
-        with entry.layer.reading():
-            apply_layer(chain, entry, entry.layer.kind)
-    return chain.description("torch", input_lo, input_hi)
-
-
-def apply_layer(chain: Chain, entry: TorchLayer, kind: str) -> None:
+def apply_layer(
+    chain: Chain, layer: FileLayer, kind: str, options: Mapping[str, Any], arrays: Arrays
+) -> None:
     """Apply a layer of one of the types above."""
-    _HANDLERS[kind](chain, entry)
+    _HANDLERS[kind](chain, layer, options, arrays)
 
 
 def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
@@ -153,20 +129,17 @@ def _refuse(
 # -- layers -------------------------------------------------------------------------------
 
 
-def _linear(chain: Chain, entry: TorchLayer) -> None:
-    weights = quantised(
-        entry.arrays["weight"], entry.options.get("quantizer", AS_STORED), entry.layer
-    )
+def _linear(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
+    weights = quantised(arrays["weight"], options.get("quantizer", AS_STORED), layer)
     if weights.ndim != 2 or weights.shape[1] != chain.shape[-1]:
-        raise entry.layer.broken(
+        raise layer.broken(
             f"weight of shape {weights.shape} on {chain.shape[-1]} inputs (is a flatten missing?)"
         )
-    chain.dense(entry.layer, weights.T, entry.arrays.get("bias"))
+    chain.dense(layer, weights.T, arrays.get("bias"))
 
 
-def _conv2d(chain: Chain, entry: TorchLayer) -> None:
-    layer, options = entry.layer, entry.options
-    kernel = quantised(entry.arrays["weight"], options.get("quantizer", AS_STORED), layer)
+def _conv2d(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
+    kernel = quantised(arrays["weight"], options.get("quantizer", AS_STORED), layer)
     if kernel.ndim != 4:
         raise layer.broken(f"weight of shape {kernel.shape}; expected four axes")
     dilations = pair(options.get("dilation", 1))
@@ -184,7 +157,7 @@ def _conv2d(chain: Chain, entry: TorchLayer) -> None:
     chain.convolution(
         layer,
         kernel,
-        entry.arrays.get("bias"),
+        arrays.get("bias"),
         ConvolutionGeometry(
             strides=strides,
             pads=pads,
@@ -194,16 +167,16 @@ def _conv2d(chain: Chain, entry: TorchLayer) -> None:
     )
 
 
-def _batchnorm(chain: Chain, entry: TorchLayer) -> None:
-    epsilon = entry.options.get("eps", 1e-5)
+def _batchnorm(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
+    epsilon = options.get("eps", 1e-5)
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
-        raise entry.layer.broken(f"eps {epsilon!r}; expected a number")
-    variance = entry.arrays["running_var"]
+        raise layer.broken(f"eps {epsilon!r}; expected a number")
+    variance = arrays["running_var"]
     chain.normalise(
-        entry.layer,
-        gamma=entry.arrays.get("weight"),
-        beta=entry.arrays.get("bias"),
-        mean=entry.arrays["running_mean"],
+        layer,
+        gamma=arrays.get("weight"),
+        beta=arrays.get("bias"),
+        mean=arrays["running_mean"],
         variance=variance,
         # PyTorch adds epsilon in the type of the variance.
         epsilon=float(variance.dtype.type(epsilon)) if variance.dtype.kind == "f" else epsilon,
@@ -211,24 +184,23 @@ def _batchnorm(chain: Chain, entry: TorchLayer) -> None:
     )
 
 
-def _sign(chain: Chain, entry: TorchLayer) -> None:
-    zero: SignZero | None = entry.options.get("zero")
+def _sign(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
+    zero: SignZero | None = options.get("zero")
     if zero not in (None, "plus", "minus", "either"):
-        raise entry.layer.broken(f"zero {zero!r}; expected plus, minus or either")
-    chain.sign(entry.layer, zero)
+        raise layer.broken(f"zero {zero!r}; expected plus, minus or either")
+    chain.sign(layer, zero)
 
 
-def _hardtanh(chain: Chain, entry: TorchLayer) -> None:
-    low, high = entry.options.get("min_val", -1.0), entry.options.get("max_val", 1.0)
-    chain.clip(entry.layer, float(low), float(high))
+def _hardtanh(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
+    low, high = options.get("min_val", -1.0), options.get("max_val", 1.0)
+    chain.clip(layer, float(low), float(high))
 
 
-def _maxpool2d(chain: Chain, entry: TorchLayer) -> None:
-    options = entry.options
+def _maxpool2d(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
     kernel = pair(options["kernel_size"])
     stride = options.get("stride")
     chain.max_pool(
-        entry.layer,
+        layer,
         kernel,
         strides=kernel if stride is None else pair(stride),
         pads=pair(options.get("padding", 0)) * 2,
@@ -250,8 +222,8 @@ _HANDLERS: dict[str, Handler] = {
     "sign": _sign,
     "hardtanh": _hardtanh,
     "maxpool2d": _maxpool2d,
-    "flatten": lambda chain, entry: chain.reshape(entry.layer, (-1,)),
+    "flatten": lambda chain, layer, options, arrays: chain.reshape(layer, (-1,)),
     # Dropout has an effect only in training.
-    **dict.fromkeys(("identity", "dropout"), lambda chain, entry: None),
-    "softmax": lambda chain, entry: chain.apply(entry.layer, "Softmax"),
+    **dict.fromkeys(("identity", "dropout"), lambda chain, layer, options, arrays: None),
+    "softmax": lambda chain, layer, options, arrays: chain.apply(layer, "Softmax"),
 }

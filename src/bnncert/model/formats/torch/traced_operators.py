@@ -15,7 +15,7 @@ from onnx import helper
 from bnncert.model.formats.layer_chain import Chain, FileLayer
 from bnncert.model.formats.onnx.operators import HANDLERS
 from bnncert.model.formats.onnx.value import Operand, Value
-from bnncert.model.formats.torch.layer_roles import Arrays, TorchLayer, apply_layer, tensor_array
+from bnncert.model.formats.torch.layer_roles import Arrays, apply_layer, tensor_array
 from bnncert.model.formats.torch.trace import BATCH, SAME, RecordedCalls, is_random, operator_name
 
 
@@ -160,8 +160,7 @@ def _named(node: Any, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def _as_layer(chain: Chain, call: Call, kind: str, arrays: Arrays, **options: Any) -> None:
-    layer = TorchLayer(call.layer, options, arrays)
-    apply_layer(chain, layer, kind)
+    apply_layer(chain, call.layer, kind, options, arrays)
 
 
 def _linear(chain: Chain, call: Call) -> None:
