@@ -214,8 +214,7 @@ class FlipSets:
     ) -> Iterator[Signs]:
         """Yield the patterns at which one of the targets may not be excluded, a few at a time."""
         # Imported on use: numba takes a third of a second to import.
-        from bnncert.kernel.flip_loop import LISTED, advance
-        from bnncert.kernel.flip_vectors import GROUP
+        from bnncert.kernel.flip_loop import GROUP, LISTED, advance
 
         gates = int(self.level[-1])
         # So many columns may be added in 8 bits.

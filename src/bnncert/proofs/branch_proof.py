@@ -1,7 +1,7 @@
 r"""Proofs by branching on inputs: no grid point has some signs although real points have them.
 
-At a node every input has a range.  With the terms of `checking/branches`, a linear program searches
-for a real point in these ranges,
+At a node every input has a range.  With the terms of `kernel/branches.py`, a linear program
+searches for a real point in these ranges,
 
     max t   s.t.   s_j (w_j.x + b_j) >= t len_j,   sum_i q_i <= B,   q_i >= cost_i(z_i),
 

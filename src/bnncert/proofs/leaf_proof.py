@@ -1,7 +1,7 @@
 """Integer multipliers that prove one leaf, found by the reduced relaxation.
 
 The relaxation is built from the facts of the *checker* at the leaf, so that the checker derives the
-same bound later.
+same bound later.  So are the inequalities of a search, which become integers here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,18 @@ from bnncert.engine.search.restrict import Restriction, with_interior
 from bnncert.engine.search.warm_start import Frame, NodeMultipliers, carried
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel.container import RejectedError
+from bnncert.kernel.geometry import Geometry
+from bnncert.kernel.input_cuts import (
+    FINEST_UNIT,
+    MOST_CURVATURE,
+    THETA_BITS,
+    CutNumbers,
+    ProvedCut,
+    derive_cuts,
+)
 from bnncert.kernel.leaves import Goal, SumValues, View
-from bnncert.kernel.section_reading import FINEST, MOST, Multipliers
+from bnncert.kernel.section_reading import FINEST, MOST, Clauses, Multipliers
+from bnncert.kernel.skeleton import Skeleton
 
 #: Bits of the largest number of a leaf, tried in turn until rounding does not break the proof.
 BITS = (30, 40)
@@ -248,3 +258,41 @@ class LeafProblem:
 
 def _rounded(values: FloatArray, unit: int) -> IntArray:
     return np.asarray(np.rint(np.ldexp(values, unit)), dtype=np.int64)
+
+
+# -- inequalities of first-layer signs ---------------------------------------------------------
+
+#: The part of the largest sum of m that is used.
+SHARE = 0.9
+
+
+def stated_cuts(
+    cuts: InputCuts, geometry: Geometry, skeleton: Skeleton
+) -> tuple[CutNumbers, list[ProvedCut]] | None:
+    """Return the inequalities as a file states them and as the checker derives them, or None."""
+    sizes, neurons, signs, thetas, units, curvatures = [], [], [], [], [], []
+    for cut in cuts.sources:
+        theta = np.rint(np.ldexp(cut.theta, THETA_BITS)).astype(np.int64)
+        kept = theta > 0
+        total = float(cut.curvature.sum())
+        if not kept.any() or not (np.isfinite(total) and total > 0):
+            return None
+        moves = np.count_nonzero(cut.curvature)
+        unit = int(np.floor(np.log2((SHARE * MOST_CURVATURE - moves) / total)))
+        if not 0 <= unit <= FINEST_UNIT:
+            return None
+        scaled = np.rint(np.ldexp(cut.curvature, unit)).astype(np.int64)
+        sizes.append(int(kept.sum()))
+        neurons.append(cut.neurons[kept])
+        signs.append(cut.signs[kept].astype(np.int64))
+        thetas.append(theta[kept])
+        units.append(unit)
+        # An input that can move needs some m.
+        curvatures.append(np.where(cut.curvature > 0, np.maximum(scaled, 1), 0))
+    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    literals = Clauses(start, *(np.concatenate(part) for part in (neurons, signs, thetas)))
+    numbers = CutNumbers(literals, units, curvatures)
+    try:
+        return numbers, derive_cuts(numbers, geometry, skeleton)
+    except RejectedError:
+        return None

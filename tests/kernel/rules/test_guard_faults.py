@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.kernel.rules.fault_losses import (
+    LastSigns,
     knapsack,
     largest_losses,
     largest_output_losses,
+    last_signs_on,
     sign_gains,
     sum_of_largest,
     weight_gains,
 )
 from bnncert.kernel.rules.fault_questions import FaultScope, FaultSetting
-from bnncert.kernel.rules.sum_ranges import LastSigns, last_signs_on
 from bnncert.kernel.rules.weight_flips import NEVER, Fault, flip_costs, flip_network, with_faults
 from bnncert.kernel.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
 from tests.every_mode import few

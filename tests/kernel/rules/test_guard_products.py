@@ -16,8 +16,7 @@ from bnncert.kernel.rules.canonical_neurons import (
     first_layer_neurons,
     lattice_neurons,
 )
-from bnncert.kernel.rules.disagreement import Condition, disagreement, disagreements
-from bnncert.kernel.rules.equal_scores import scores_agree
+from bnncert.kernel.rules.disagreement import Condition, disagreement, disagreements, scores_agree
 from bnncert.kernel.rules.product import product_network
 from bnncert.kernel.rules.relation_products import Relation, increase_product, values_product
 from bnncert.model.matrices import as_sparse
@@ -38,7 +37,7 @@ def scaled(point: tuple[int, ...]) -> list[Fraction]:
     return [Fraction(v, 4) for v in point]
 
 
-# -- product, equal_scores, disagreement --------------------------------------------------------
+# -- product, disagreement ----------------------------------------------------------------------
 
 
 @few(200)

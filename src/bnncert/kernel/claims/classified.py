@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bnncert.arrays import SignArray
 from bnncert.kernel.claims.claim import Shown, Subject
@@ -104,8 +102,3 @@ def least_sum(function: Function) -> int:
     """Return the least weighted sum at which the function is certainly positive."""
     limit = (function.doubt - function.constant) * function.denominator
     return ceil(limit) if function.tie_is_fine else floor(limit) + 1
-
-
-def exact_list(numbers: npt.NDArray[np.float64]) -> list[Fraction]:
-    """Return floats as rationals."""
-    return [Fraction(v) for v in numbers.tolist()]

@@ -6,7 +6,7 @@ product the `excluded` classes and whether the conditions compare `all_scores`.
 
 * normal forms: the normal forms are equal.
 * neurons: in the product of both networks, in which equal neurons are one neuron, the scores of
-  both are the same up to what does not change a class (`bnncert.kernel.rules.equal_scores`).
+  both are the same up to what does not change a class (`bnncert.kernel.rules.disagreement`).
 * one class: two parts show that each network has the same class on the whole region.
 * product: a part about the product shows that no pair of different classes occurs.  Parts before it
   may show that a network does not give some classes, because their scores are below that of a
@@ -38,8 +38,7 @@ from bnncert.kernel.claims.claim import (
     statement_on,
 )
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
-from bnncert.kernel.rules.disagreement import disagreement, disagreements
-from bnncert.kernel.rules.equal_scores import scores_agree
+from bnncert.kernel.rules.disagreement import disagreement, disagreements, scores_agree
 from bnncert.kernel.rules.product import product_network
 from bnncert.kernel.statement import SIGN_OF_ZERO, classification
 from bnncert.model.network import MOST_TIE_CHOICES, Network

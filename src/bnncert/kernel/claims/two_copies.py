@@ -13,7 +13,7 @@ values.  The relation is transitive and both inputs of a part lie in the region,
 sequences of small changes.  Values and categories are those of the region's grid.
 
 A failure is a pair of inputs of the region; if sign(0) may be either, the same choice for both of
-them violates the relation (:mod:`bnncert.kernel.rules.violating_pairs`).
+them violates the relation (:mod:`bnncert.kernel.rules.relation_products`).
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ from bnncert.kernel.rules.relation_products import (
     Relation,
     any_increase_product,
     increase_product,
+    paired_signs,
     values_product,
+    violation,
 )
-from bnncert.kernel.rules.violating_pairs import paired_signs, violation
 from bnncert.kernel.space import Space
 from bnncert.kernel.statement import SIGN_OF_ZERO
 from bnncert.model.network import Network

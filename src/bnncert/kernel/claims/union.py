@@ -7,18 +7,18 @@ For a counterexample the claim names a box, and the part is the counterexample i
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.kernel.box_splits import SplitCheck
 from bnncert.kernel.budget import timed
+from bnncert.kernel.claims.box_splits import SplitCheck
 from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, Subject, details, statement_on
 from bnncert.kernel.claims.classified import COMMON, ClassifiedImage
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
-from bnncert.kernel.rules.image_layout import pixel_inputs
 
 DETAILS = (*COMMON, "parts", "place")
 
@@ -178,3 +178,28 @@ def _shift_words(most: int, value: float | None, claim: ClassifiedImage) -> str:
     return (
         f"the image itself and every shift of it by up to {most} rows and columns {enters}{clipped}"
     )
+
+
+#: The shortest side of a flat input that is taken for a square image.
+SHORTEST_SIDE = 5
+
+
+def pixel_inputs(shape: tuple[int, ...]) -> IntArray | None:
+    """Return the inputs of every pixel, as (height, width, channels); None if there is no image.
+
+    Channels may come first or last; axes of one entry are left out.  A flat input of at least
+    25 values is a square image of one channel, or of three channels one after the other.
+    """
+    inputs = np.arange(math.prod(shape), dtype=np.int64)
+    sizes = [n for n in shape if n > 1]
+    if len(sizes) == 2:
+        return inputs.reshape(*sizes, 1)
+    if len(sizes) == 3 and sizes[0] == 3:
+        return np.moveaxis(inputs.reshape(sizes), 0, -1)
+    if len(sizes) == 3 and sizes[2] == 3:
+        return inputs.reshape(sizes)
+    for channels in (1, 3):
+        side = math.isqrt(inputs.size // channels)
+        if side >= SHORTEST_SIDE and channels * side * side == inputs.size:
+            return np.moveaxis(inputs.reshape(channels, side, side), 0, -1)
+    return None

@@ -4,5 +4,5 @@ A claim about faults, about two networks or about two copies of one is proved by
 about derived networks.  The rules here derive them.  They are part of the definition of the claims:
 the questions ask what these rules say, and the checker derives the same again from the claim alone.
 So both sides share this folder and nothing else, and an error here would be searched for *and*
-accepted: each rule is guarded by brute force that does not use it (`tests/checking/rules`).
+accepted: each rule is guarded by brute force that does not use it (`tests/kernel/rules`).
 """

@@ -11,7 +11,7 @@ sign takes at least one fault.  Three ways to prove that no k faults of a scope 
 * "own flips", on any region: every neuron of the layer has k flips of its own.
 
 Faults in the last layer and in the output lower the margin by at most the largest losses, for which
-interval arithmetic says what signs are known on the region (`sum_ranges`).
+interval arithmetic says what signs are known on the region (`fault_losses`).
 Faults anywhere are divided among the layers, k = k_1 + .. + k_L, and every division is one
 question.
 """
@@ -31,7 +31,7 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.kernel.budget import timed
 from bnncert.kernel.rules import fault_losses
-from bnncert.kernel.rules.sum_ranges import last_signs_on
+from bnncert.kernel.rules.fault_losses import last_signs_on
 from bnncert.kernel.rules.weight_flips import (
     FaultError,
     derived,

@@ -18,7 +18,7 @@ from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import REGISTRY, Options, Progress
 from bnncert.errors import InputError
 from bnncert.kernel.rules.canonical_neurons import first_layer_neurons
-from bnncert.kernel.rules.equal_scores import scores_agree
+from bnncert.kernel.rules.disagreement import scores_agree
 from bnncert.kernel.rules.product import Product, product_network
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network

@@ -12,8 +12,7 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.engine.verdict import Counterexample
-from bnncert.kernel.rules.relation_products import Relation
-from bnncert.kernel.rules.violating_pairs import paired_signs, violation
+from bnncert.kernel.rules.relation_products import Relation, paired_signs, violation
 from bnncert.model.network import Network
 from bnncert.questions.relations.relation_parts import PairPart
 

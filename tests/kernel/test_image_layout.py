@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.kernel.rules.image_layout import pixel_inputs
+from bnncert.kernel.claims.union import pixel_inputs
 from bnncert.regions.pictures import pixel_inputs as searched
 from tests.every_mode import few
 
