@@ -19,7 +19,7 @@ import bnncert
 from benchmarks.beside_paper import table
 from benchmarks.random_networks import random_problem
 from bnncert.deadline import Deadline
-from bnncert.engine.methods.moment_sdp import SdpTight
+from bnncert.engine.methods.sdp_moments import SdpTight
 from bnncert.engine.presolve.reduction import reduce_target
 from bnncert.engine.presolve.stability import stability
 from bnncert.model.bundled import load_demo_images, load_demo_network

@@ -48,7 +48,7 @@ def test_a_claim_is_accepted_if_and_only_if_it_is_true(tmp_path: Path) -> None:
         assert isinstance(path, ImagePath)
         ties: Literal["violation", "robust"] = data.draw(st.sampled_from(get_args(Ties)))
         problem = robustness(network, path, question.label, "all", ties)
-        write_path(file, problem, network, None)
+        write_path(file, problem, path, network, None)
         is_true = question.expected(ties) == "robust"
         assert (verdict(file, network) == "robust") == is_true
         accepted["robust", is_true] += 1

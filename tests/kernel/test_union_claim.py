@@ -14,8 +14,7 @@ from bnncert.kernel import check
 from bnncert.kernel.container import Section, read_sections
 from bnncert.problem import robustness
 from bnncert.proofs.claims import write_union
-from bnncert.regions import ImageUnion
-from bnncert.regions.boxed_image import BoxedImage
+from bnncert.regions import Cover, ImageUnion
 from tests.every_mode import few
 from tests.kernel.claim_changes import array, detail, region
 from tests.kernel.test_path_claim import verdict
@@ -43,7 +42,7 @@ def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: P
     def agree(question: UnionBruteForce) -> None:
         union, network = question.region, question.network
         assert isinstance(union, ImageUnion)
-        problem = robustness(network, union.hull(0), question.label)
+        problem = robustness(network, union.real_box(0), question.label)
         write_union(file, problem, union, network, {})
         is_true = question.expected() == "robust"
         is_accepted = verdict(file, network) == "robust"
@@ -205,7 +204,7 @@ def test_a_counterexample_outside_the_data_box_is_rejected(
     assert bnncert.verify(net, shift, 0, certificate=file).certificate == str(file)
     assert check(file, net).verdict == "robust"
     assert "clipped to the data box, inside the network's data box" in check(file, net).statement
-    monkeypatch.setattr(BoxedImage, "clipped", lambda self, values: values)
+    monkeypatch.setattr(Cover, "clipped", lambda self, values: values)
     forged = bnncert.verify(net, shift, 0, certificate=file)
     assert forged.status == "not_robust" and forged.counterexample is not None
     assert forged.counterexample.point[1] == 1 > net.input_hi[1]

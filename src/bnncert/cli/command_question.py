@@ -25,7 +25,7 @@ from bnncert.model.formats.inputs import pick_point, split_key
 from bnncert.model.loading import load
 from bnncert.model.network import Network
 from bnncert.problem import Targets
-from bnncert.regions import Change, ChangeNorm, L0Ball
+from bnncert.regions import Ball, ChangeNorm, L0Ball, Neighbourhood
 from bnncert.regions.changes import RADIUS_MEANING, VALUED
 from bnncert.results.balls import Balls
 from bnncert.results.labelled_points import OWN, Data, read_data
@@ -44,7 +44,7 @@ class CommandQuestion:
     """
 
     network: Network
-    region: Change
+    region: Neighbourhood
     label: int
     labels: LabelSource
     targets: Targets
@@ -62,10 +62,16 @@ class CommandQuestion:
         return f"label {self.label}{own}"
 
     @property
+    def ball(self) -> Ball | L0Ball:
+        """The region of a command that takes balls only."""
+        assert isinstance(self.region, Ball | L0Ball)
+        return self.region
+
+    @property
     def ball_text(self) -> str:
         """The ball, with its radius in the unit in which it was given."""
         ball = self.region
-        return ball.describe("" if isinstance(ball, L0Ball) else self.unit.text(ball.stated_radius))
+        return ball.describe(self.unit.text(ball.stated_radius))
 
 
 def read_network(model: Path, sign_zero: SignZero | None) -> Network:

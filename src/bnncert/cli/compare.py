@@ -48,7 +48,7 @@ from bnncert.model.loading import load
 from bnncert.model.network import Network
 from bnncert.questions.compare.compare import compare_networks
 from bnncert.questions.compare.comparison_answer import NetworkComparison
-from bnncert.regions import Ball, Box, L0Ball, Region
+from bnncert.regions import Box, Region
 from bnncert.report.picture import CounterexampleFile, check_suffix
 from bnncert.report.plain_table import plain_table
 from bnncert.results.balls import Balls
@@ -206,7 +206,7 @@ def _question(ctx: typer.Context, network: Network, options: TwoNetworksOptions)
     if options.radius is None:
         raise InputError("--radius is missing; give --input and --radius, or neither")
     asked = read_question(network, point, shape, options.scaling)
-    return _Question(asked.region, inputs, f"{asked.title}, {asked.ball_text}", asked.image_shape)
+    return _Question(asked.ball, inputs, f"{asked.title}, {asked.ball_text}", asked.image_shape)
 
 
 def _box(network: Network, options: TwoNetworksOptions) -> Box | None:
@@ -249,7 +249,7 @@ def _saved(path: Path | None, network: Network, question: _Question) -> Countere
     if path is None:
         return None
     ball = question.region
-    if isinstance(ball, Ball | L0Ball):
+    if ball is not None and ball.norm is not None:
         return CounterexampleFile.around(
             path, network, ball.middle, ball.clip_lo, ball.clip_hi, question.image_shape
         )

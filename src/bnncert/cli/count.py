@@ -109,7 +109,7 @@ def count(
         view = _CountView(talk, progress, outputs.json_, about, recording, outputs.certificate)
         try:
             found = count_points(
-                *(question.network, question.region, question.label),
+                *(question.network, question.ball, question.label),
                 targets=question.targets,
                 ties=ties,
                 samples=settings.samples,

@@ -121,7 +121,7 @@ def faults(
         view = _FaultsView(*(talk, progress, outputs.json_, about, recording, outputs.certificate))
         try:
             found = tolerated_faults(
-                *(question.network, question.region, question.label),
+                *(question.network, question.ball, question.label),
                 targets=question.targets,
                 ties=ties,
                 layers=chosen.layer or None,

@@ -57,7 +57,7 @@ from bnncert.problem import Ties
 from bnncert.questions.radius import radius as radius_api
 from bnncert.questions.radius_answer import RadiusResult
 from bnncert.questions.smallest.smallest import SmallestResult, smallest
-from bnncert.regions import SHAPES, Ball, L0Ball
+from bnncert.regions import SHAPES
 from bnncert.report.summary import probe_table, radius_table, radius_texts
 from bnncert.results.radii import RadiusUnit
 
@@ -212,22 +212,25 @@ class _SearchSetup:
         common: dict[str, Any] = {"targets": question.targets, "ties": self.ties}
         outputs = self.outputs
         if self.search.exact:
-            assert isinstance(ball, Ball | L0Ball)
             about = {**self.about(question), "ties": self.ties}
             shown = SmallestView(question, outputs.save_counterexample, about)
             known = None if outputs.resume is None else shown.known(outputs.resume)
             exact = partial(
-                smallest, network, ball, label, certificate=outputs.certificate, known=known
+                smallest,
+                network,
+                question.ball,
+                label,
+                certificate=outputs.certificate,
+                known=known,
             )
             return partial(exact, **common), shown
         # The l0 norm needs --exact.
-        assert not isinstance(ball, L0Ball)
         interval = partial(
             radius_api,
             *(network, ball.middle, label, ball.norm),
             clip_lo=ball.clip_lo,
             clip_hi=ball.clip_hi,
-            value=None if isinstance(ball, Ball) else ball.value,
+            value=ball.value,
             tolerance=self.tolerance,
             **common,
         )

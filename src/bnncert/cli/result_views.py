@@ -18,7 +18,7 @@ from bnncert.engine.answer import Interrupted
 from bnncert.engine.rounded_bounds import lower_text
 from bnncert.engine.verdict import Counterexample, Result
 from bnncert.model.network import Network
-from bnncert.regions import Region
+from bnncert.regions import InputSet
 from bnncert.report.tables import explanation_tables, number, result_table, status_text
 from bnncert.version import __version__
 
@@ -34,7 +34,7 @@ def network_tree(network: Network) -> dict[str, Any]:
 
 
 def result_tree(
-    network: Network, result: Result, region: Region | None, extra: dict[str, Any]
+    network: Network, result: Result, region: InputSet | None, extra: dict[str, Any]
 ) -> dict[str, Any]:
     """Return a result and its question for JSON."""
     return {

@@ -16,7 +16,8 @@ from bnncert.engine.timing import LayerCount
 from bnncert.engine.verdict import Result, TargetResult
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Ties, robustness
-from bnncert.regions import Ball, Contrast, ImageShift, L0Ball, Region
+from bnncert.regions import Ball, InputSet, L0Ball
+from bnncert.regions.changes import GRIDLESS
 
 #: Seconds for the search of a smaller radius that intervals certify, after the time limit.
 SEARCH_SECONDS = 0.5
@@ -125,11 +126,10 @@ def _promises(method: str) -> tuple[str, ...]:
     return next(m.promises for m in REGISTRY.all() if m.name == method)
 
 
-def _has_integer_pixels(network: Network, region: Region) -> bool:
+def _has_integer_pixels(network: Network, region: InputSet) -> bool:
     """Whether the region has no grid, but its centre consists of integer pixels."""
     step = network.pixel_step
-    if isinstance(region, Contrast | ImageShift):
-        # These shapes have no grid.
+    if region.norm in GRIDLESS:
         return False
     if region.grid is not None or step is None or network.input_lo is None:
         return False
@@ -148,27 +148,20 @@ def certified_by_intervals(question: CommandQuestion, ties: Ties, deadline: Dead
         return None
     if sum(layer.weights.nnz for layer in question.network.layers) > MOST_WEIGHTS:
         return None
-    is_l0 = isinstance(ball, L0Ball)
-    cells = ball.changes if isinstance(ball, L0Ball) else 2**HALVINGS
+    is_l0 = ball.norm == "l0"
+    cells = int(ball.radius) if is_l0 else 2**HALVINGS
     low, high = 0, cells
     while high - low > 1 and not deadline.passed():
         middle = (low + high) // 2
-        smaller = _scaled(ball, middle / cells)
+        radius = ball.stated_radius * (middle / cells)
+        smaller = ball.with_radius(round(radius) if is_l0 else radius)
         problem = robustness(question.network, smaller, question.label, question.targets, ties)
         low, high = (middle, high) if _is_proved(problem, deadline) else (low, middle)
     if low == 0:
         return None
     if is_l0:
         return str(low)
-    assert isinstance(ball, Ball)
     return question.unit.below(ball.stated_radius * low / cells, RADIUS_DIGITS)
-
-
-def _scaled(ball: Ball | L0Ball, share: float) -> Ball | L0Ball:
-    box = ball.clip_lo, ball.clip_hi
-    if isinstance(ball, L0Ball):
-        return L0Ball(ball.middle, round(ball.changes * share), *box, ball.within, ball.grid)
-    return Ball(ball.norm, ball.middle, ball.stated_radius * share, *box, ball.grid)
 
 
 def _is_proved(problem: Problem, deadline: Deadline) -> bool:

@@ -59,7 +59,7 @@ from bnncert.problem.float32 import Arithmetic
 from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.problem.vnnlib.query import Specification
 from bnncert.questions.verify import verify as verify_api
-from bnncert.regions import Change, Region
+from bnncert.regions import InputSet
 from bnncert.report.picture import CounterexampleFile
 from bnncert.report.vnncomp_files import vnncomp_result
 
@@ -94,7 +94,7 @@ class _Asked:
     image_shape: tuple[int, ...] = ()
 
     @property
-    def region(self) -> Region | None:
+    def region(self) -> InputSet | None:
         """The ball; None for a query."""
         return None if self.question is None else self.question.region
 
@@ -273,7 +273,7 @@ def _saved(path: Path | None, asked: _Asked) -> CounterexampleFile | None:
     if path is None:
         return None
     network, ball = asked.network, asked.region
-    if not isinstance(ball, Change):
+    if ball is None or ball.norm is None:
         return CounterexampleFile(path, network.input_shape)
     return CounterexampleFile.around(
         path, network, ball.middle, ball.clip_lo, ball.clip_hi, asked.image_shape

@@ -80,7 +80,7 @@ class Replayer:
         The candidate is first rounded to a float32 point inside the region, so that it also
         replays on hardware, and then to a float64 point; `exact` is not rounded.
         """
-        region = self._problem.region
+        region = self._problem.inputs
         if exact is not None and self._runtime is None and not self.only_float32:
             found = self._check(target, np.array([float(v) for v in exact]), exact)
             if found is not None:
@@ -129,7 +129,7 @@ class Replayer:
         F is rounded up, so that it is an upper bound of the minimum; where signs at ties are
         undetermined, it is the lowest F.  The result is None if there is no such point.
         """
-        point = self._problem.region.settle(candidate)
+        point = self._problem.inputs.settle(candidate)
         lasts = [] if point is None else self._last_signs(point)
         return [_lowest(t, lasts) for t in targets] if lasts else None
 
@@ -137,7 +137,7 @@ class Replayer:
         """Return the lower F of a point near the candidate and the exact point; inf without one."""
         found = self.value((target,), candidate)
         values = [np.inf] if found is None else found
-        if exact is not None and self._problem.region.contains(exact):
+        if exact is not None and self._problem.inputs.contains(exact):
             # A tie may occur at this rational point, but not at a float.
             values.append(_lowest(target, self._last_signs(exact)))
         return min(values)
@@ -157,7 +157,7 @@ class Replayer:
     ) -> Counterexample | None:
         network = self._problem.network
         place = point if exact is None else exact
-        if not self._problem.region.contains(place):
+        if not self._problem.inputs.contains(place):
             return None
         if exact is not None and tuple(map(Fraction, point.tolist())) == exact:
             exact = None

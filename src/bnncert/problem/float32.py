@@ -24,7 +24,7 @@ import numpy as np
 
 from bnncert.errors import InputError
 from bnncert.model.network import Network
-from bnncert.regions import Region
+from bnncert.regions import InputSet
 
 Arithmetic: TypeAlias = Literal["real", "float32"]
 
@@ -34,7 +34,7 @@ UNIT = 2.0**-24
 SAFETY = 1.0 + 2.0**-20
 
 
-def float32_network(network: Network, region: Region) -> Network:
+def float32_network(network: Network, region: InputSet) -> Network:
     """Return the network whose possible first-layer signs include those of all executions."""
     layer = network.layers[0]
     bias_lo, bias_hi = layer.enclosure

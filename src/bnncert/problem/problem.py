@@ -23,7 +23,7 @@ from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.problem.objective import Objective, score_objective
-from bnncert.regions import Region
+from bnncert.regions import InputSet, Region
 
 #: The adversarial classes of a question; several ones are in ascending order.
 Targets: TypeAlias = Literal["all", "runner-up"] | int | tuple[int, ...]
@@ -94,8 +94,8 @@ class Problem:
 
     Attributes
     ----------
-    network, region
-        The network, and the inputs that count.
+    network, inputs
+        The network, and the inputs that count: a region, or a cover of several.
     targets
         The ways in which the property can fail.
     label
@@ -103,7 +103,7 @@ class Problem:
     """
 
     network: Network
-    region: Region
+    inputs: InputSet
     targets: tuple[Target, ...]
     label: int | None = None
 
@@ -113,13 +113,18 @@ class Problem:
         )
         label = "" if self.label is None else f"label {self.label}, "
         targets = f"{len(self.targets)} target{'s' * (len(self.targets) != 1)} ({names})"
-        return f"Problem({self.network!r}, {self.region!r}, {label}{targets})"
+        return f"Problem({self.network!r}, {self.inputs!r}, {label}{targets})"
 
     def __post_init__(self) -> None:
-        if self.region.size != self.network.inputs:
+        if self.inputs.size != self.network.inputs:
             raise InputError(
-                f"the region has {self.region.size} inputs, the network {self.network.inputs}"
+                f"the region has {self.inputs.size} inputs, the network {self.network.inputs}"
             )
+
+    @cached_property
+    def region(self) -> Region:
+        """The region of the inputs that count; a box with more inputs if these are a cover."""
+        return self.inputs.hull
 
 
 def targets_of(value: object) -> Targets | None:
@@ -153,7 +158,11 @@ def targets_text(targets: Targets) -> str:
 
 
 def robustness(
-    network: Network, region: Region, label: int, targets: Targets = "all", ties: Ties = "violation"
+    network: Network,
+    region: InputSet,
+    label: int,
+    targets: Targets = "all",
+    ties: Ties = "violation",
 ) -> Problem:
     """Return the problem "every point of the region is classified as `label`".
 

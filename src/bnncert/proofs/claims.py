@@ -16,7 +16,7 @@ from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import replacing
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Ties
-from bnncert.proofs.statement_section import region_section, shape_section
+from bnncert.proofs.statement_section import region_section
 from bnncert.proofs.writing import write_counterexample
 from bnncert.regions import ImagePath, ImageUnion, Region
 
@@ -88,6 +88,7 @@ def write_claim(
 def write_path(
     path: str | os.PathLike[str],
     problem: Problem,
+    region: ImagePath,
     network: Network,
     found: Counterexample | None,
 ) -> None:
@@ -95,8 +96,7 @@ def write_path(
 
     `found` is the counterexample, if there is one; `network` is that of the file.
     """
-    region, more = problem.region, dict[str, Any]()
-    assert isinstance(region, ImagePath)
+    more: dict[str, Any] = {}
     if found is not None:
         names = [target.name for target in problem.targets]
         point = found.exact or tuple(map(Fraction, found.point.tolist()))
@@ -155,4 +155,4 @@ def _shape_claim(
     details = class_details(problem, network, "robust" if fine else "violation")
     details |= {"verdict": "robust" if found is None else "not_robust", "place": None}
     own: dict[str, Any] = {"target": None} if kind == "path" else {"parts": []}
-    return _claim(kind, shape_section(region), {**details, **own, **more}, {})
+    return _claim(kind, region_section(region), {**details, **own, **more}, {})

@@ -16,7 +16,7 @@ from bnncert.kernel.container import RejectedError
 from bnncert.kernel.geometry import Geometry
 from bnncert.kernel.section_reading import Clauses, joined
 from bnncert.model.layers import ThresholdLayer
-from bnncert.regions import Polytope, Region
+from bnncert.regions import Region
 
 #: Bits of the largest multiplier, which are tried in turn until rounding does not break the proof.
 BITS = (16, 30, 44, 60)
@@ -81,7 +81,7 @@ def prove_clause(
 ) -> Clauses | None:
     """Return the clause with integer multipliers that the checker accepts, or None."""
     found = _first_accepted(geometry, neurons, signs, theta)
-    if found is None and isinstance(region, Polytope):
+    if found is None and region.inequalities[1].size:
         # Multipliers y of the region's inequalities: the dual of max v.x over the polytope.
         floats = np.array([float(t) for t in theta])
         direction = np.asarray(layer.weights[neurons].astype(np.float64).T @ (floats * signs))

@@ -45,7 +45,7 @@ from bnncert.proofs.branch_proof import prove_by_branching
 from bnncert.proofs.clause_proof import kept, many, prove_clause, prove_many
 from bnncert.proofs.leaf_proof import LeafProblem, stated_cuts
 from bnncert.proofs.translation import Translation
-from bnncert.regions import Polytope, Region
+from bnncert.regions import Region
 
 #: theta of a pair is a multiple of 2^-12.
 PAIR_UNIT = 4096
@@ -107,7 +107,7 @@ class ProofBuilder:
                 found = _clauses(step)
                 if found.count:
                     self.clashes[step.layer] = found
-        if isinstance(region, Polytope):
+        if region.inequalities[1].size:
             self._keep_proved_pairs()
             self._add_stable(presolved)
         try:
@@ -136,7 +136,7 @@ class ProofBuilder:
         """Return the clauses that the checker accepts, with other multipliers if necessary."""
         good = self.geometry.proved(clauses)
         parts = [kept(clauses, good)]
-        if isinstance(self.region, Polytope):
+        if self.region.inequalities[1].size:
             for k in np.flatnonzero(~good).tolist():
                 one = clauses.part(k, k + 1)
                 found = self.prove_clause(one.neuron, one.sign, one.theta.astype(np.float64))

@@ -40,10 +40,10 @@ class CertificateRequest:
         from bnncert.proofs.writing import CertificateError, write_counterexample, write_proof
 
         try:
-            if isinstance(problem.region, ImagePath):
+            if isinstance(problem.inputs, ImagePath):
                 if result.status != "robust" and result.counterexample is None:
                     return result
-                write_path(self.path, problem, self.network, result.counterexample)
+                write_path(self.path, problem, problem.inputs, self.network, result.counterexample)
             elif result.status == "robust":
                 write_proof(
                     self.path,

@@ -16,7 +16,7 @@ import numpy as np
 
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.base import REGISTRY, Options
-from bnncert.engine.methods.moment_sdp import MomentMethod
+from bnncert.engine.methods.sdp_moments import MomentMethod
 from bnncert.engine.presolve.reduction import reduce_target
 from bnncert.engine.presolve.stability import stability
 from bnncert.engine.relaxations.moments.polynomial import Polynomial

@@ -284,7 +284,7 @@ def distance(norm: Norm, center: npt.ArrayLike, found: Counterexample) -> float:
 
 def _nearer(problem: Problem, runtime: OnnxRuntime | None, found: Counterexample) -> Counterexample:
     """Return a counterexample between this one and the centre, or this one."""
-    centre, network, label = problem.region.center, problem.network, problem.label
+    centre, network, label = problem.inputs.center, problem.network, problem.label
     rivals = np.array([t.rival for t in problem.targets], dtype=np.int64)
     shares = np.arange(1, STEPS_INWARD)[:, None] / STEPS_INWARD
     line = centre + shares * (found.point - centre)

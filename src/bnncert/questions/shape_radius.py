@@ -76,9 +76,10 @@ class ShapeSearch:
         problem = robustness(self.network, path, self.label, self.targets, self.ties)
         if self.progress is not None:
             self.progress(f"{STAGE} up to radius {limit:.4g}", 0, 1)
-        bad = _Nearest(problem)
+        assert isinstance(path, ImagePath)
+        bad = _Nearest(problem, path)
         try:
-            for judged in sweep(problem, deadline):
+            for judged in sweep(problem, path, deadline):
                 bad.take(judged)
         except OutOfTimeError:
             return self._result(deadline, -math.inf, math.inf, limit, covers, None, "timeout")
@@ -127,9 +128,8 @@ class ShapeSearch:
 class _Nearest:
     """The violated and undecided cells that are nearest to the image itself."""
 
-    def __init__(self, problem: Problem) -> None:
-        assert isinstance(problem.region, ImagePath)
-        self._problem, self._path = problem, problem.region
+    def __init__(self, problem: Problem, path: ImagePath) -> None:
+        self._problem, self._path = problem, path
         #: (distance, whether it is not attained) of the nearest cell that is not proved.
         self._open: tuple[Fraction, bool] | None = None
         self._violated: tuple[tuple[Fraction, bool], SweptCell, Target] | None = None

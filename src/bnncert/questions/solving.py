@@ -30,7 +30,7 @@ from bnncert.problem import Problem, Target
 from bnncert.problem.float32 import Arithmetic
 from bnncert.problem.vnnlib.query import Specification
 from bnncert.proofs.request import CertificateRequest
-from bnncert.regions import Ball, ImagePath, L0Ball
+from bnncert.regions import Cover
 from bnncert.regions.pictures import Original
 
 #: Called with an answer before a certificate is written.
@@ -102,7 +102,7 @@ def solve(
         tell(empty)
         return empty
     for problem in problems:
-        _refuse_path(engine, problem)
+        _refuse_cover(engine, problem)
     runtime = OnnxRuntime.of(problems[0].network)
     accept = None if specification is None else specification.holds
     results: list[Result] = []
@@ -134,11 +134,15 @@ def solve(
     return result
 
 
-def _refuse_path(engine: Method, problem: Problem) -> None:
-    """Raise if the region is a path of images and the method is not for them."""
-    region = problem.region
-    if isinstance(region, ImagePath) and region.norm not in engine.regions.split(", "):
-        raise InputError(f"method {engine.name} is not for {region.norm}; use auto")
+def _refuse_cover(engine: Method, problem: Problem) -> None:
+    """Raise if the inputs are a union, or a path of images and the method is not for them."""
+    inputs = problem.inputs
+    if not isinstance(inputs, Cover):
+        return
+    is_path = inputs.kind == "path"
+    if not is_path or inputs.norm not in engine.regions.split(", "):
+        better = "auto" if is_path else "verify"
+        raise InputError(f"method {engine.name} is not for {inputs.norm}; use {better}")
 
 
 def _timed(result: Result, started: float) -> Result:
@@ -175,7 +179,7 @@ def _result(
     told = _after_counterexample(problem, context, tuple(answers))
     told = tuple(_accounted(t, account) for t in told)
     decided = deciding_target(told)
-    notes = [*problem.network.notes, *problem.region.notes]
+    notes = [*problem.network.notes, *problem.inputs.notes]
     status = overall_status([a.status for a in told])
     if status not in ("robust", "not_robust"):
         notes += remarks
@@ -194,8 +198,8 @@ def _result(
 
 def _original(problem: Problem) -> Original | None:
     """Return the centre of a ball for pictures, if the range of the inputs is known."""
-    region, network = problem.region, problem.network
-    if problem.label is None or not isinstance(region, Ball | L0Ball | ImagePath):
+    region, network = problem.inputs, problem.network
+    if problem.label is None or region.norm is None:
         return None
     lo, hi = network.input_lo, network.input_hi
     if lo is None or hi is None:
@@ -254,7 +258,7 @@ def _after_counterexample(
 
 def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:
     """Return the answer if the centre of the region violates the property."""
-    values = context.replayer.value(problem.targets, problem.region.center)
+    values = context.replayer.value(problem.targets, problem.inputs.center)
     if values is None:
         return None
     # The lowest value comes first: it belongs to the network's class, and a tie comes last.
@@ -263,7 +267,7 @@ def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] |
         if context.deadline.passed():
             return None
         if values[k] <= min(0.0, target.largest_violation):
-            found = context.replayer.confirm(target, problem.region.center)
+            found = context.replayer.confirm(target, problem.inputs.center)
             if found is not None:
                 results = [
                     context.result(

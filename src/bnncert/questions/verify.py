@@ -21,12 +21,12 @@ from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.shapes.union_answer import solve_union
 from bnncert.questions.shapes.union_question import UnionQuestion
 from bnncert.questions.solving import Announce, solve
-from bnncert.regions import Ball, ImagePath, ImageUnion, Region
+from bnncert.regions import Cover, ImageUnion, InputSet
 
 
 def verify(
     network: Network,
-    region: Region | Specification,
+    region: InputSet | Specification,
     label: int | None = None,
     *,
     targets: Targets = "all",
@@ -201,7 +201,7 @@ def _verify_query(
 
 def bound(
     network: Network,
-    region: Region,
+    region: InputSet,
     label: int,
     *,
     targets: Targets = "all",
@@ -250,10 +250,11 @@ def bound(
 ROUNDING = 1e-6
 
 
-def _warn_outside(network: Network, region: Region) -> None:
+def _warn_outside(network: Network, region: InputSet) -> None:
     """Warn if the centre of a ball lies outside the data box, most often due to a wrong scale."""
     lo, hi = network.input_lo, network.input_hi
-    if not isinstance(region, Ball) or lo is None or hi is None or lo.size != region.size:
+    is_ball = region.norm in ("linf", "l2", "l1")
+    if not is_ball or lo is None or hi is None or lo.size != region.size:
         return
     room = ROUNDING * (hi - lo)
     outside = np.flatnonzero((region.middle < lo - room) | (region.middle > hi + room))
@@ -273,10 +274,10 @@ def _check_arithmetic(arithmetic: Arithmetic) -> None:
         raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
 
 
-def _executed(network: Network, region: Region, arithmetic: Arithmetic) -> Network:
+def _executed(network: Network, region: InputSet, arithmetic: Arithmetic) -> Network:
     """Return the network with the chosen arithmetic."""
     _check_arithmetic(arithmetic)
-    if arithmetic == "float32" and isinstance(region, ImagePath):
+    if arithmetic == "float32" and isinstance(region, Cover):
         raise InputError(
             f"arithmetic float32 is not for {region.norm}: the images of the path are real numbers"
         )

@@ -1,16 +1,17 @@
-"""Input regions: boxes, norm balls inside a data box, polytopes, and shapes of change."""
+"""Sets of inputs: regions (boxes, balls, polytopes) and covers (shapes of change)."""
 
 from __future__ import annotations
 
-from bnncert.regions.ball import Ball, Norm, is_l2_ball
+from bnncert.regions.ball import Ball, Norm
 from bnncert.regions.box import Box
-from bnncert.regions.changes import SHAPES, Change, ChangeNorm
+from bnncert.regions.changes import SHAPES, ChangeNorm, Neighbourhood
+from bnncert.regions.cover import Cover, refuse_cover
 from bnncert.regions.grid import Grid
 from bnncert.regions.image_path import Brightness, Contrast, ImagePath
 from bnncert.regions.image_union import BrightnessSteps, ImageShift, ImageUnion, Patch
 from bnncert.regions.l0_ball import BallNorm, L0Ball
 from bnncert.regions.polytope import Polytope
-from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, Point, Region
+from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, InputSet, Point, Region
 
 __all__ = [
     "Ball",
@@ -18,21 +19,23 @@ __all__ = [
     "Box",
     "Brightness",
     "BrightnessSteps",
-    "Change",
     "ChangeNorm",
     "Contrast",
+    "Cover",
     "EmptyRegionError",
     "Grid",
     "ImagePath",
     "ImageShift",
     "ImageUnion",
+    "InputSet",
     "L0Ball",
     "LARGEST_VALUE",
+    "Neighbourhood",
     "Norm",
     "Patch",
     "Point",
     "Polytope",
     "Region",
     "SHAPES",
-    "is_l2_ball",
+    "refuse_cover",
 ]

@@ -1,9 +1,9 @@
-"""Balls of the L-inf, L2 and L1 norm inside a data box."""
+"""Balls of the L-inf, L2 and L1 norm inside a data box, and their rounding to a grid."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
 from bnncert.model.layers import ROUNDOFF
 from bnncert.regions.grid import Grid, GridLike, GridValues, as_grid
-from bnncert.regions.grid_ball import BallRounding, nearest_distances, radius_on_grid
 from bnncert.regions.region import (
     LARGEST_VALUE,
     EmptyRegionError,
@@ -25,12 +24,8 @@ from bnncert.regions.support import box_support, l1_support, l2_support
 
 Norm: TypeAlias = Literal["linf", "l2", "l1"]
 
-
-def clip_words(region: Any) -> list[str]:
-    """Return what `repr` says about the data box of a ball."""
-    if region.clip_lo is None or region.clip_hi is None:
-        return []
-    return [f"data box [{region.clip_lo.min():g}, {region.clip_hi.max():g}]"]
+#: Relative error of a radius that is meant as a number of steps.
+RADIUS_ERROR = 1e-9
 
 
 class Ball(Region):
@@ -70,6 +65,9 @@ class Ball(Region):
     (True, False)
     """
 
+    #: Unlike an L0 ball, this one has no limit of its own for single inputs.
+    within: float | None = None
+
     def __init__(
         self,
         norm: Norm,
@@ -97,6 +95,7 @@ class Ball(Region):
             known = [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
             self.values = self._values(self.grid, known)
             self.radius = radius_on_grid(norm, self.radius, self.values, self.middle)
+        self.reach = self.radius
         # c - r is rounded outwards unless the subtraction is exact.
         self.lo = _outward(self.middle, -self.radius, -np.inf)
         self.hi = _outward(self.middle, self.radius, np.inf)
@@ -121,7 +120,7 @@ class Ball(Region):
             self._restrict_to_grid(self.values)
 
     def _words(self) -> list[str]:
-        return [f"{self.norm}, radius {self.stated_radius:.6g}", *clip_words(self)]
+        return [f"{self.norm}, radius {self.stated_radius:.6g}", *self._clip_words()]
 
     def _values(self, grid: Grid, known: list[FloatArray]) -> GridValues:
         """Return the values of the grid; raise if a step is wider than the data box."""
@@ -284,9 +283,16 @@ class Ball(Region):
     def _describe(self, radius: str) -> str:
         name = {"linf": "L-inf", "l2": "L2", "l1": "L1"}[self.norm]
         text = f"{name} ball of radius {radius or format(self.stated_radius, '.9g')}"
-        if self.clip_lo is not None and self.clip_hi is not None:
-            text += f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
-        return text
+        return text + self._clip_text()
+
+    def with_radius(self, radius: float) -> Ball:
+        """Return the ball of another radius around the same centre."""
+        return Ball(self.norm, self.middle, radius, self.clip_lo, self.clip_hi, self.grid)
+
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """Return the norm and the exact radius, with the centre and the data box."""
+        fields = {"region": self.norm, "radius": str(Fraction(self.radius))}
+        return fields, self._centre_arrays()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""
@@ -295,15 +301,9 @@ class Ball(Region):
             "norm": self.norm,
             "center": self.middle.tolist(),
             "radius": self.stated_radius,
-            "clip_lo": None if self.clip_lo is None else self.clip_lo.tolist(),
-            "clip_hi": None if self.clip_hi is None else self.clip_hi.tolist(),
+            **self._clip_lists(),
         }
         return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}
-
-
-def is_l2_ball(region: Region) -> TypeGuard[Ball]:
-    """Whether the region has a curved boundary, which linear programs cannot describe."""
-    return isinstance(region, Ball) and region.norm == "l2"
 
 
 def _outward(center: FloatArray, step: float, direction: float) -> FloatArray:
@@ -314,3 +314,82 @@ def _outward(center: FloatArray, step: float, direction: float) -> FloatArray:
     error = (center - (total - virtual)) + (step - virtual)
     wrong = error < 0 if direction < 0 else error > 0
     return np.where(wrong, np.nextafter(total, direction), total)
+
+
+def radius_on_grid(norm: str, radius: float, values: GridValues, center: FloatArray) -> float:
+    """Return the largest distance of grid points that the stated radius includes.
+
+    Around a centre on the grid, distances are m steps (L1 and L-inf) or sqrt(m) steps (L2) for
+    integers m, up to the rounding of the values.  The result is the largest one within the radius,
+    increased by that rounding: in L1, a radius of 1.7 steps becomes 1 step.
+    """
+    step = float(values.step.min())
+    error = 2 * float(values.rounding.max(initial=0.0))
+    power = 2 if norm == "l2" else 1
+    if not (np.all(values.has(center)) and np.all(values.step == step)):
+        moved = 1.0 if norm == "linf" else float(center.size)
+        return float(np.nextafter(radius * (1 + RADIUS_ERROR) + moved * error, np.inf))
+    count = np.floor((radius / step) ** power * (1 + RADIUS_ERROR) + RADIUS_ERROR)
+    base = step * float(count ** (1 / power))
+    if error == 0 and Fraction(base) ** power == Fraction(step) ** power * int(count):
+        return base
+    # At most `count` inputs move, so their errors have an L2 norm of at most sqrt(count) errors.
+    moved = 1.0 if norm == "linf" else float(count ** (1 / power))
+    return float(np.nextafter(base * (1 + 4e-16), np.inf)) + moved * error if count else 0.0
+
+
+def nearest_distances(
+    values: GridValues, point: FloatArray, lo: FloatArray, hi: FloatArray
+) -> list[Fraction]:
+    """Return the exact distances of inputs from their grid values between grid values lo and hi."""
+    places = values.nearest(point)
+    near = np.array([np.clip(values.at(places + k), lo, hi) for k in (-2.0, -1.0, 0.0, 1.0, 2.0)])
+    return [
+        min(abs(Fraction(v) - Fraction(x)) for v in set(column))
+        for column, x in zip(near.T.tolist(), point.tolist(), strict=True)
+    ]
+
+
+class BallRounding:
+    """Rounds points to grid points of an L1 or L2 ball inside a box of places."""
+
+    def __init__(
+        self, norm: str, values: GridValues, center: FloatArray, radius: float, box: FloatArray
+    ) -> None:
+        self._values, self._center = values, center
+        self._power = 2 if norm == "l2" else 1
+        self._budget = radius**self._power * (1 + 1e-14)
+        self._low, self._high = box
+        self._central = np.clip(values.nearest(center), self._low, self._high)
+
+    def _cost(self, places: FloatArray) -> FloatArray:
+        return np.asarray(np.abs(self._values.at(places) - self._center) ** self._power)
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """Return a grid point for each row; nearly all of them lie in the ball.
+
+        It is the nearest grid point if that lies in the ball.  Otherwise the inputs that differ
+        most from the centre move first, by at least a step, while the result stays in the ball.
+        """
+        places = np.clip(self._values.nearest(points), self._low, self._high)
+        outside = self._cost(places).sum(axis=1) > self._budget
+        lost = np.all(places == self._central, axis=1) & np.any(points != self._center, axis=1)
+        for row in np.flatnonzero(outside | lost).tolist():
+            places[row] = self._largest_first(points[row], places[row])
+        return self._values.at(places)
+
+    def _largest_first(self, point: FloatArray, nearest: FloatArray) -> FloatArray:
+        away = point - self._center
+        one = np.clip(self._central + np.sign(away), self._low, self._high)
+        places: FloatArray = self._central.copy()
+        left = self._budget - float(self._cost(places).sum())
+        order = np.argsort(-np.abs(away), kind="stable")
+        for wanted in (np.where(nearest == self._central, one, nearest), one):
+            extra = (self._cost(wanted) - self._cost(places))[order]
+            # Only inputs that have not moved yet may move.
+            extra = np.where((places != self._central)[order] | (extra <= 0), 0.0, extra)
+            total = np.cumsum(extra)
+            fits = (total <= left) & (extra > 0)
+            left -= float(extra[fits].sum())
+            places[order[fits]] = wanted[order[fits]]
+        return places

@@ -52,6 +52,7 @@ class Box(Region):
         self.center = np.clip(self.lo + (self.hi - self.lo) / 2, self.lo, self.hi)
         if self.values is not None:
             self.center = self.on_grid(self.center[None, :])[0]
+        self.middle = self.center
 
     @property
     def is_box(self) -> bool:
@@ -75,6 +76,10 @@ class Box(Region):
 
     def _describe(self, radius: str) -> str:
         return f"box in {self.size} dimensions, widest side {np.max(self.hi - self.lo):.6g}"
+
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """Return the bounds."""
+        return {"region": "box"}, {"lo": self.lo, "hi": self.hi}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""

@@ -18,7 +18,7 @@ ChangeNorm: TypeAlias = Literal[
 ]
 
 #: A ball, or the region of a shape of change.
-Change: TypeAlias = Ball | L0Ball | ImagePath | ImageUnion
+Neighbourhood: TypeAlias = Ball | L0Ball | ImagePath | ImageUnion
 
 #: The shapes of change, those with a value beside the radius, and those without a grid.
 SHAPES: tuple[str, ...] = get_args(ShapeName)

@@ -20,10 +20,8 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.regions.ball import clip_words
-from bnncert.regions.boxed_image import BoxedImage
-from bnncert.regions.region import LARGEST_VALUE, Point, Region
-from bnncert.regions.support import box_support
+from bnncert.regions.cover import Cover
+from bnncert.regions.region import LARGEST_VALUE, Point
 
 #: The names of paths, beside those of norms.
 PathNorm: TypeAlias = Literal["brightness", "contrast"]
@@ -32,14 +30,13 @@ PathNorm: TypeAlias = Literal["brightness", "contrast"]
 SAFETY = 1.0 + 1e-9
 
 
-class ImagePath(Region):
+class ImagePath(Cover):
     """The images on a path; the subclasses define its numbers."""
 
-    norm: ClassVar[PathNorm]
+    kind = "path"
+    norm: PathNorm
     #: The value of t at the image itself.
     nominal: ClassVar[Fraction]
-    #: The number that the user may state beside the radius.
-    value: float | None = None
 
     def __init__(
         self,
@@ -48,12 +45,10 @@ class ImagePath(Region):
         clip_lo: npt.ArrayLike | None,
         clip_hi: npt.ArrayLike | None,
     ) -> None:
-        self.image = BoxedImage.of(center, clip_lo, clip_hi, self.norm)
-        self.middle, self.clip_lo, self.clip_hi = self.image.values, self.image.lo, self.image.hi
+        super().__init__(center, clip_lo, clip_hi, self.norm)
         self.radius = self.stated_radius = float(radius)
         if not 0 <= self.radius <= LARGEST_VALUE:
             raise InputError(f"radius is {radius}; expected a finite number >= 0")
-        self.center = np.array(self.middle)
         change = self._largest_change()
         low, high = self.middle - change, self.middle + change
         self.lo = np.where(change > 0, np.nextafter(low, -np.inf), low)
@@ -103,9 +98,6 @@ class ImagePath(Region):
             y = y if lo is None or y >= lo else lo
             found.append(y if hi is None or y <= hi else hi)
         return tuple(found)
-
-    def _support(self, rows: Any) -> FloatArray:
-        return box_support(rows, self.lo, self.hi)
 
     def _contains(self, point: Point) -> bool:
         return self._places(point) is not None
@@ -157,19 +149,7 @@ class ImagePath(Region):
         return self._floats(np.clip(places, float(self.first), float(self.last))[:, None])
 
     def _words(self) -> list[str]:
-        return [f"radius {self.stated_radius:.6g}", *clip_words(self)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the region as plain data."""
-        return {
-            "kind": "path",
-            "norm": self.norm,
-            "center": self.middle.tolist(),
-            "radius": self.stated_radius,
-            "clip_lo": None if self.clip_lo is None else self.clip_lo.tolist(),
-            "clip_hi": None if self.clip_hi is None else self.clip_hi.tolist(),
-            "value": self.value,
-        }
+        return [f"radius {self.stated_radius:.6g}", *self._clip_words()]
 
 
 class Brightness(ImagePath):
@@ -223,7 +203,7 @@ class Brightness(ImagePath):
 
     def _describe(self, radius: str) -> str:
         text = f"brightness offsets up to {radius or format(self.stated_radius, '.9g')}"
-        return text + self.image.text
+        return text + self._clip_text()
 
 
 class Contrast(ImagePath):
@@ -300,10 +280,15 @@ class Contrast(ImagePath):
         """Return the factor in words."""
         return f"contrast factor {float(t):.9g}"
 
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """Return what all shapes state, and the middle."""
+        fields, arrays = super().statement()
+        return fields, {**arrays, "pivot": self.pivot}
+
     def _describe(self, radius: str) -> str:
         low, high = float(self.first), float(self.last)
         text = f"contrast factors from {low:.9g} to {high:.9g} about {_one_number(self.pivot)}"
-        return text + self.image.text
+        return text + self._clip_text()
 
 
 def _one_number(values: FloatArray) -> str:

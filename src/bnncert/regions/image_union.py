@@ -7,6 +7,8 @@ to the offsets.  They are made one at a time, because there may be hundreds of t
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -14,13 +16,11 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.errors import InputError
-from bnncert.regions.ball import clip_words
 from bnncert.regions.box import Box
-from bnncert.regions.boxed_image import BoxedImage
+from bnncert.regions.cover import Cover
 from bnncert.regions.grid import GridLike, GridValues, as_grid
 from bnncert.regions.pictures import pixel_inputs
-from bnncert.regions.region import Point, Region
-from bnncert.regions.support import box_support
+from bnncert.regions.region import Point
 
 #: The names of unions, beside those of norms.
 UnionNorm: TypeAlias = Literal["patch", "shift", "brightness"]
@@ -29,22 +29,20 @@ UnionNorm: TypeAlias = Literal["patch", "shift", "brightness"]
 STEP_ROUNDING = 1e-6
 
 
-class ImageUnion(Region):
+class ImageUnion(Cover):
     """The image itself and finitely many boxes; the subclasses define them."""
 
-    norm: ClassVar[UnionNorm]
+    kind = "union"
+    norm: UnionNorm
     #: What the boxes are called in messages.
     unit: ClassVar[str] = "positions"
-    #: The number that the user may state beside the radius.
-    value: float | None = None
-    stated_radius: float
+    #: Whether certificates may state such a union.
+    has_certificate: ClassVar[bool] = True
 
     def __init__(
         self, image: npt.ArrayLike, clip_lo: npt.ArrayLike | None, clip_hi: npt.ArrayLike | None
     ) -> None:
-        self.image = BoxedImage.of(image, clip_lo, clip_hi, f"a {self.norm}")
-        self.middle, self.clip_lo, self.clip_hi = self.image.values, self.image.lo, self.image.hi
-        self.center = np.array(self.middle)
+        super().__init__(image, clip_lo, clip_hi, f"a {self.norm}")
 
     @property
     @abstractmethod
@@ -68,15 +66,16 @@ class ImageUnion(Region):
         """Return one of the boxes."""
         return Box(*self.bounds(number))
 
-    def hull(self, number: int) -> Box:
+    def real_box(self, number: int) -> Box:
         """Return one of the boxes without its grid."""
         return Box(*self.bounds(number))
 
-    def _support(self, rows: Any) -> FloatArray:
-        return box_support(rows, self.lo, self.hi)
+    def regions(self) -> Iterator[Box]:
+        """Yield the boxes, that of the image itself first."""
+        return map(self.part, range(self.count + 1))
 
     def _contains(self, point: Point) -> bool:
-        return any(self.part(k).contains(point) for k in range(self.count + 1))
+        return any(box.contains(point) for box in self.regions())
 
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
         chosen = generator.integers(0, self.count + 1, count).tolist()
@@ -84,25 +83,22 @@ class ImageUnion(Region):
 
     def _project(self, points: FloatArray) -> FloatArray:
         """Return the nearest points of the boxes."""
-        boxes = [self.part(k).project(points) for k in range(self.count + 1)]
+        boxes = [box.project(points) for box in self.regions()]
         gaps = [np.abs(b - points).max(axis=1) for b in boxes]
         return np.asarray(np.stack(boxes)[np.argmin(gaps, axis=0), np.arange(points.shape[0])])
 
     def _words(self) -> list[str]:
-        return [f"radius {self.stated_radius:g}, {self.count} {self.unit}", *clip_words(self)]
+        return [f"radius {self.stated_radius:g}, {self.count} {self.unit}", *self._clip_words()]
+
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """Return what all shapes state, and the value of the pixels."""
+        fields, arrays = super().statement()
+        value = None if self.value is None else str(Fraction(self.value))
+        return {**fields, "value": value}, arrays
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the region as plain data."""
-        tree = {
-            "kind": "union",
-            "norm": self.norm,
-            "center": self.middle.tolist(),
-            "radius": self.stated_radius,
-            "clip_lo": None if self.clip_lo is None else self.clip_lo.tolist(),
-            "clip_hi": None if self.clip_hi is None else self.clip_hi.tolist(),
-            "value": self.value,
-            "boxes": self.count,
-        }
+        """Return the union as plain data."""
+        tree = {**super().to_dict(), "boxes": self.count}
         return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}
 
 
@@ -225,7 +221,7 @@ class Patch(ImageUnion):
     def _describe(self, radius: str) -> str:
         values = "any values" if self.value is None else f"the value {self.value:.9g}"
         text = f"patch of {self.side} x {self.side} pixels with {values} at {self.count} positions"
-        return text + self.image.text
+        return text + self._clip_text()
 
 
 class ImageShift(ImageUnion):
@@ -287,7 +283,7 @@ class ImageShift(ImageUnion):
         self.value = checked_value(value, self)
         reach = [self.middle.min(), self.middle.max(), *([] if value is None else [value])]
         self.lo, self.hi = (
-            self.image.clipped(np.full(self.middle.size, end)) if self.steps else self.middle
+            self.clipped(np.full(self.middle.size, end)) if self.steps else self.middle
             for end in (min(reach), max(reach))
         )
 
@@ -308,7 +304,7 @@ class ImageShift(ImageUnion):
     def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
         """Return the image after a shift, clipped, twice, as the corners of a box."""
         moved = shifted(self.middle, self.pixels, self.move(number), self.value)
-        moved = self.image.clipped(moved)
+        moved = self.clipped(moved)
         return moved, moved
 
     def place_text(self, number: int) -> str:
@@ -326,9 +322,9 @@ class ImageShift(ImageUnion):
             "the edge repeated" if self.value is None else f"the value {self.value:.9g} entering"
         )
         plural = "" if self.steps == 1 else "s"
-        clipped = "" if self.image.has_one_range else ", clipped to the data box"
+        clipped = "" if self.has_one_range else ", clipped to the data box"
         text = f"shifts by at most {self.steps} pixel{plural} with {enters}{clipped}"
-        return text + self.image.text
+        return text + self._clip_text()
 
 
 class BrightnessSteps(ImageUnion):
@@ -360,6 +356,7 @@ class BrightnessSteps(ImageUnion):
 
     norm = "brightness"
     unit = "offsets"
+    has_certificate = False
 
     def __init__(
         self,
@@ -414,7 +411,7 @@ class BrightnessSteps(ImageUnion):
 
     def _describe(self, radius: str) -> str:
         text = f"brightness offsets up to {radius or format(self.stated_radius, '.9g')}"
-        return text + self.image.text
+        return text + self._clip_text()
 
 
 def shifted(

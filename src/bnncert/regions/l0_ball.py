@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.regions.ball import Ball, clip_words
+from bnncert.regions.ball import Ball
 from bnncert.regions.grid import GridLike
 from bnncert.regions.region import Point, Region
 from bnncert.regions.support import box_support, l0_support
@@ -54,6 +54,8 @@ class L0Ball(Region):
     (True, False)
     """
 
+    norm: Literal["l0"] = "l0"
+
     def __init__(
         self,
         center: npt.ArrayLike,
@@ -83,6 +85,9 @@ class L0Ball(Region):
         if changes > size:
             raise InputError(f"radius is {changes:g}, but there are {size} inputs that can change")
         self.changes = int(changes)
+        self.radius = self.stated_radius = float(self.changes)
+        # On a grid there is room for the rounding of its values.
+        self.reach = box.radius
         off = box.center != self.middle
         if np.any(off):
             i = int(np.flatnonzero(off)[0])
@@ -96,12 +101,7 @@ class L0Ball(Region):
 
     def _words(self) -> list[str]:
         within = [] if self.within is None else [f"by at most {self.within:.6g}"]
-        return [f"at most {self.changes} changes", *within, *clip_words(self)]
-
-    @property
-    def reach(self) -> float:
-        """By how much each input may change; on a grid with room for the rounding of its values."""
-        return self._box.radius
+        return [f"at most {self.changes} changes", *within, *self._clip_words()]
 
     def _support(self, rows: Any) -> FloatArray:
         box = box_support(rows, self.lo, self.hi)
@@ -148,9 +148,19 @@ class L0Ball(Region):
         text = f"at most {self.changes} of {self.size} inputs change"
         if self.within is not None:
             text += f" by at most {self.within:.9g}"
-        if self.clip_lo is not None and self.clip_hi is not None:
-            text += f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
-        return text
+        return text + self._clip_text()
+
+    def with_radius(self, radius: float) -> L0Ball:
+        """Return the ball of another number of changes around the same centre."""
+        box = self.clip_lo, self.clip_hi
+        return L0Ball(self.middle, radius, *box, self.within, self.grid)
+
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """Return the number of changes and the largest one, with the centre and the data box."""
+        fields = {"region": "l0", "radius": str(self.changes)}
+        if self.within is not None:
+            fields["within"] = str(Fraction(self.reach))
+        return fields, self._centre_arrays()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""

@@ -9,9 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.regions.ball import Ball, is_l2_ball
-from bnncert.regions.l0_ball import L0Ball
-from bnncert.regions.polytope import Polytope
 from bnncert.regions.region import Region
 
 #: A factor that covers the rounding of a quotient.
@@ -47,8 +44,9 @@ class ScaledInputs:
 
 def scaled_inputs(region: Region, used: IntArray) -> ScaledInputs:
     """Rescale the inputs `used`, and those of a polytope, to the bounding box [-1, 1]^n."""
-    if isinstance(region, Polytope):
-        used = np.union1d(used, np.flatnonzero(np.any(region.matrix != 0, axis=0)))
+    matrix, right = region.inequalities
+    if right.size:
+        used = np.union1d(used, np.flatnonzero(np.any(matrix != 0, axis=0)))
     lo, hi = region.lo[used], region.hi[used]
     base = lo + (hi - lo) / 2
     # The half width is rounded up, so that base +- half covers the box.
@@ -58,25 +56,26 @@ def scaled_inputs(region: Region, used: IntArray) -> ScaledInputs:
 
 def input_block(region: Region, used: IntArray) -> InputBlock:
     """Describe the region by variables for the inputs `used` (others stay at the centre)."""
-    if isinstance(region, Ball) and region.norm == "l1":
+    if region.norm == "l1":
         return _l1_block(region, used)
-    if is_l2_ball(region):
+    if region.norm == "l2":
         return _l2_block(region, used)
-    if isinstance(region, L0Ball):
+    if region.norm == "l0":
         return _l0_block(region, used)
     inputs = scaled_inputs(region, used)
     used, base, half = inputs.index, inputs.base, inputs.half
     rows, right = sp.csr_array((0, used.size)), np.zeros(0)
-    if isinstance(region, Polytope):
-        part = region.matrix[:, used]
+    matrix, limits = region.inequalities
+    if limits.size:
+        part = matrix[:, used]
         rows = sp.csr_array(part * half)
-        magnitude = np.abs(part) @ (np.abs(base) + half) + np.abs(region.right)
-        right = region.right - part @ base + 1e-14 * (used.size + 8) * magnitude
+        magnitude = np.abs(part) @ (np.abs(base) + half) + np.abs(limits)
+        right = limits - part @ base + 1e-14 * (used.size + 8) * magnitude
     ones = np.ones(used.size)
     return InputBlock(used, base, sp.diags_array(half).tocsr(), -ones, ones, rows, right)
 
 
-def _ball_sides(region: Ball, used: IntArray) -> tuple[FloatArray, float, FloatArray, FloatArray]:
+def _ball_sides(region: Region, used: IntArray) -> tuple[FloatArray, float, FloatArray, FloatArray]:
     """Return m, r, and the bounds -down <= (x - m) / r <= up (rounded up, at most 1)."""
     middle, radius = region.middle[used], max(region.radius, 1e-300)
     down = np.minimum((middle - region.lo[used]) / radius * GROW, 1.0)
@@ -84,7 +83,7 @@ def _ball_sides(region: Ball, used: IntArray) -> tuple[FloatArray, float, FloatA
     return middle, radius, down, up
 
 
-def _l1_block(region: Ball, used: IntArray) -> InputBlock:
+def _l1_block(region: Region, used: IntArray) -> InputBlock:
     """Describe the L1 ball: x = m + r (v+ - v-) with v >= 0 and sum v <= 1."""
     n = used.size
     middle, radius, down, up = _ball_sides(region, used)
@@ -100,7 +99,7 @@ def _l1_block(region: Ball, used: IntArray) -> InputBlock:
     )
 
 
-def _l0_block(region: L0Ball, used: IntArray) -> InputBlock:
+def _l0_block(region: Region, used: IntArray) -> InputBlock:
     """Describe the hull of the L0 ball: x = m + up v+ - down v- with 0 <= v <= 1, sum v <= k."""
     n, middle = used.size, region.middle[used]
     up, down = region.hi[used] - middle, middle - region.lo[used]
@@ -112,11 +111,11 @@ def _l0_block(region: L0Ball, used: IntArray) -> InputBlock:
         np.zeros(2 * n),
         np.ones(2 * n),
         sp.csr_array(np.ones((1, 2 * n))),
-        np.array([region.changes * GROW]),
+        np.array([region.radius * GROW]),
     )
 
 
-def _l2_block(region: Ball, used: IntArray) -> InputBlock:
+def _l2_block(region: Region, used: IntArray) -> InputBlock:
     """Describe the box around the L2 ball: x = m + r v with |v_i| <= 1 and the data box."""
     n = used.size
     middle, radius, down, up = _ball_sides(region, used)

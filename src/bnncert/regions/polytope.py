@@ -67,7 +67,12 @@ class Polytope(Region):
         self.right = checked_vector(right, self.matrix.shape[0], "polytope right-hand side")
         if np.any((self.right < 0) & ~np.any(self.matrix, axis=1)):
             raise EmptyRegionError("the region is empty: an inequality is 0 <= a negative number")
-        self.center = self._interior_point()
+        self.center = self.middle = self._interior_point()
+
+    @property
+    def inequalities(self) -> tuple[FloatArray, FloatArray]:
+        """A and b."""
+        return self.matrix, self.right
 
     def _interior_point(self) -> FloatArray:
         """Return the point with the largest margin: max t, a_i x + |a_i| t <= b_i."""
@@ -173,6 +178,21 @@ class Polytope(Region):
 
     def _describe(self, radius: str) -> str:
         return f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
+
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """Return bounds and inequalities, with a point where they hold if a float point does."""
+        arrays = {
+            "lo": self.lo,
+            "hi": self.hi,
+            "matrix": self.matrix.reshape(-1),
+            "right": self.right,
+        }
+        inside = self.settle(self.center, np.float32)
+        inside = self.settle(self.center) if inside is None else inside
+        if inside is not None:
+            # It shows that the region is not empty.
+            arrays["inside"] = inside
+        return {"region": "polytope", "inequalities": int(self.right.size)}, arrays
 
     def to_dict(self) -> dict[str, Any]:
         """Return the region as plain data."""

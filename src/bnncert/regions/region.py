@@ -1,7 +1,7 @@
-"""The interface of all input regions.
+"""Sets of inputs, and regions among them.
 
-Verification needs the support function of a region (a rigorous upper bound), exact membership,
-samples and a projection.  Regions are immutable.
+Verification needs exact membership, samples and a projection, and of a region its support function
+(a rigorous upper bound).  All sets are immutable.
 """
 
 from __future__ import annotations
@@ -32,19 +32,28 @@ class EmptyRegionError(InputError):
     """The region has no points, so every property holds on it."""
 
 
-class Region(ABC):
-    """A bounded convex set of inputs, or the points of a grid in one.
+class InputSet(ABC):
+    """A bounded set of inputs: a :class:`Region`, or a cover of several.
 
     On a grid, membership, samples and projections refer to grid points, and the bounding box
-    ends at the outermost grid values.  The support function is that of the convex set with this
-    bounding box, so what it proves also holds for the grid points.
+    ends at the outermost grid values.
     """
 
-    #: The lower and upper corner of a box that contains the region (rounded outwards).
+    #: The lower and upper corner of a box that contains the set (rounded outwards).
     lo: FloatArray
     hi: FloatArray
-    #: A point of the region (up to rounding).
+    #: A point of the set (up to rounding).
     center: FloatArray
+    #: The centre that the caller stated, or `center`.
+    middle: FloatArray
+    #: The norm of a ball, or the name of a shape of change; None for other sets.
+    norm: str | None = None
+    #: The radius as the caller stated it, and the number that may be stated beside it.
+    stated_radius: float
+    value: float | None = None
+    #: The data box around a centre; None for no limit.
+    clip_lo: FloatArray | None = None
+    clip_hi: FloatArray | None = None
     #: The grid as the caller stated it; None for real inputs.
     grid: Grid | None = None
     #: The values of the grid for these inputs.
@@ -57,14 +66,36 @@ class Region(ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _words(self) -> list[str]:
-        """Return what `repr` says about the region, apart from its size and grid."""
+        """Return what `repr` says about the set, apart from its size and grid."""
         free = int(np.count_nonzero(self.hi > self.lo))
         lowest, highest = float(self.lo.min()), float(self.hi.max())
         return [f"[{lowest:.6g}, {highest:.6g}]", f"{free} of the inputs can change"]
 
+    def _clip_words(self) -> list[str]:
+        """Return what `repr` says about the data box."""
+        if self.clip_lo is None or self.clip_hi is None:
+            return []
+        return [f"data box [{self.clip_lo.min():g}, {self.clip_hi.max():g}]"]
+
+    def _clip_text(self) -> str:
+        """Return the data box as the end of a description."""
+        if self.clip_lo is None or self.clip_hi is None:
+            return ""
+        return f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
+
+    def _centre_arrays(self) -> dict[str, FloatArray]:
+        """Return the stated centre and the data box as arrays of a certificate."""
+        sides = {"center": self.middle, "clip_lo": self.clip_lo, "clip_hi": self.clip_hi}
+        return {name: side for name, side in sides.items() if side is not None}
+
+    def _clip_lists(self) -> dict[str, list[float] | None]:
+        """Return the data box as plain data."""
+        sides = {"clip_lo": self.clip_lo, "clip_hi": self.clip_hi}
+        return {name: None if side is None else side.tolist() for name, side in sides.items()}
+
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks on the region that are printed with the answer, one line each."""
+        """Remarks on the set that are printed with the answer, one line each."""
         return ()
 
     @property
@@ -74,16 +105,13 @@ class Region(ABC):
 
     @property
     def is_box(self) -> bool:
-        """Whether the region is the box from `lo` to `hi`, up to their rounding."""
+        """Whether the set is the box from `lo` to `hi`, up to their rounding."""
         return False
 
-    def support(self, directions: Any) -> FloatArray:
-        """Return an upper bound of max v.x over the region for each row v."""
-        return self._support(as_rows(directions))
-
+    @property
     @abstractmethod
-    def _support(self, rows: Any) -> FloatArray:
-        """Return the support function of the rows of a CSR matrix of floats."""
+    def hull(self) -> Region:
+        """A region that contains the set: the set itself, or a box around it."""
 
     def contains(self, point: Point) -> bool:
         """Decide membership in exact arithmetic; a float is the rational number it represents."""
@@ -95,28 +123,28 @@ class Region(ABC):
 
     @abstractmethod
     def _contains(self, point: Point) -> bool:
-        """Decide membership in the convex set of a point with the right number of coordinates."""
+        """Decide membership, without the grid, of a point with the right number of coordinates."""
 
     def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return random points of the region (up to rounding), one per row."""
+        """Return random points of the set (up to rounding), one per row."""
         points = self._sample(generator, count)
         return points if self.values is None else self.on_grid(points)
 
     @abstractmethod
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return random points of the convex set."""
+        """Return random points, without the grid."""
 
     def project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of the region, up to rounding; on a grid, nearby ones."""
+        """Return the nearest points of the set, up to rounding; on a grid, nearby ones."""
         points = self._project(points)
         return points if self.values is None else self.on_grid(points)
 
     @abstractmethod
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of the convex set."""
+        """Return the nearest points, without the grid."""
 
     def on_grid(self, points: FloatArray) -> FloatArray:
-        """Round points of the convex set to the grid; some of the results may lie outside."""
+        """Round points of the set to the grid; some of the results may lie outside."""
         values = self.values
         assert values is not None
         low, high = values.first_from(self.lo), values.last_until(self.hi)
@@ -132,8 +160,12 @@ class Region(ABC):
         """Return a description without the grid, with a text for the radius if there is one."""
 
     @abstractmethod
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """Return fields and arrays that state the set, without its grid, in a certificate."""
+
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the region as plain data that JSON can hold."""
+        """Return the set as plain data that JSON can hold."""
 
     def settle(self, point: FloatArray, dtype: npt.DTypeLike = np.float64) -> FloatArray | None:
         """Return a point near `point` that is exactly inside and representable in `dtype`."""
@@ -160,6 +192,42 @@ class Region(ABC):
         low = np.where(low.astype(np.float64) < self.lo, np.nextafter(low, up), low)
         high = np.where(high.astype(np.float64) > self.hi, np.nextafter(high, down), high)
         return low.astype(np.float64), high.astype(np.float64)
+
+
+class Region(InputSet):
+    """A bounded convex set of inputs, or points in one that its support function encloses.
+
+    On a grid, the support function is that of the convex set with the tightened bounding box, so
+    what it proves also holds for the grid points.  A region is a ball of its norm around `middle`,
+    or all of its bounding box where its inequalities hold.
+    """
+
+    #: The radius of a ball, with room for the rounding of a grid's values; infinite without a norm.
+    radius: float = np.inf
+    #: By how much each input of a ball may change, apart from the data box.
+    reach: float = np.inf
+
+    @property
+    def hull(self) -> Region:
+        """The region itself."""
+        return self
+
+    @property
+    def inequalities(self) -> tuple[FloatArray, FloatArray]:
+        """A and b of the inequalities A x <= b inside the box; most regions have none."""
+        return np.zeros((0, self.size)), np.zeros(0)
+
+    def multipliers(self, directions: FloatArray) -> FloatArray:
+        """Return for each row v the y >= 0 of the inequalities that bounds max v.x."""
+        return np.zeros((directions.shape[0], 0))
+
+    def support(self, directions: Any) -> FloatArray:
+        """Return an upper bound of max v.x over the region for each row v."""
+        return self._support(as_rows(directions))
+
+    @abstractmethod
+    def _support(self, rows: Any) -> FloatArray:
+        """Return the support function of the rows of a CSR matrix of floats."""
 
 
 def tightened(values: GridValues, lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:

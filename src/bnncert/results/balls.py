@@ -16,12 +16,12 @@ from bnncert.regions import (
     Ball,
     Brightness,
     BrightnessSteps,
-    Change,
     ChangeNorm,
     Contrast,
     Grid,
     ImageShift,
     L0Ball,
+    Neighbourhood,
     Patch,
 )
 from bnncert.regions.changes import GRIDLESS, VALUED
@@ -99,7 +99,7 @@ class Balls:
         is_real = self.grid is None and self.norm not in ("l0", "patch", "shift")
         return point if is_real else _as_float32(point)
 
-    def around(self, centre: FloatArray, radius: float) -> Change:
+    def around(self, centre: FloatArray, radius: float) -> Neighbourhood:
         """Return the ball or shape around a centre; some radii are numbers of inputs or pixels."""
         box, value = (self.lo, self.hi), self.value
         if self.norm == "l0":

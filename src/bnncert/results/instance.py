@@ -18,7 +18,7 @@ from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
 from bnncert.problem import Targets, Ties
 from bnncert.questions.verify import bound, verify
-from bnncert.regions import SHAPES, Box, Change, ChangeNorm, ImagePath, ImageUnion
+from bnncert.regions import SHAPES, Box, ChangeNorm, Cover, Neighbourhood
 from bnncert.regions.changes import is_union
 from bnncert.results.radii import Radius
 from bnncert.results.rows import InstanceKey, LabelSource, Question, Row
@@ -116,7 +116,7 @@ class Instance:
     """One question: whether every point of a ball is classified as its label."""
 
     key: InstanceKey
-    ball: Change
+    ball: Neighbourhood
     #: The network's own class of the centre.
     predicted: int
     settings: Settings
@@ -189,7 +189,7 @@ def answer(
         # class.  A bound does not check the centre, and a tie there does not exclude a bound.
         ties = "robust" if bounding else settings.ties
         # Methods other than auto have no paths of images, of which only the image is asked about.
-        is_shape = isinstance(region, ImagePath | ImageUnion)
+        is_shape = isinstance(region, Cover)
         place = Box(region.center, region.center) if is_shape else region
         result = verify(
             network, place, label, ties=ties, method="interval", options=options, strict=False

@@ -79,7 +79,7 @@ def test_one_flip_of_a_wide_network_is_decided_without_pairs(
 def test_a_certificate_of_a_budget_needs_no_pairs(
     ahead: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for module in ("methods.base", "certificate.writing"):
+    for module in ("engine.methods.base", "proofs.writing"):
         monkeypatch.setattr(
             f"bnncert.{module}.presolve", lambda *_, **__: pytest.fail("pairs were looked for")
         )

@@ -138,11 +138,11 @@ def test_every_claim_holds_whenever_the_time_ends(data: st.DataObject, kind: str
     region = data.draw(regions(kind))
     with pytest.MonkeyPatch.context() as patch:
         for place, most in (
-            ("presolve.pairs.CHUNK", 8),
-            ("presolve.pairs.PRODUCTS_AT_ONCE", 8),
-            ("presolve.ranges.CELLS_AT_ONCE", 4),
-            ("presolve.pipeline.WEIGHTS_AT_ONCE", 4),
-            ("presolve.stability.WEIGHTS_AT_ONCE", 2),
+            ("engine.presolve.pairs.CHUNK", 8),
+            ("engine.presolve.pairs.PRODUCTS_AT_ONCE", 8),
+            ("engine.presolve.ranges.CELLS_AT_ONCE", 4),
+            ("engine.presolve.pipeline.WEIGHTS_AT_ONCE", 4),
+            ("engine.presolve.stability.WEIGHTS_AT_ONCE", 2),
             ("deadline.MOST_LATE", 40),
         ):
             patch.setattr(f"bnncert.{place}", data.draw(st.integers(1, most)))

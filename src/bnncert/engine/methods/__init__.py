@@ -11,10 +11,10 @@ from bnncert.engine.methods import (  # noqa: F401
     lp,
     milp,
     minp,
-    moment_sdp,
     propagation,
     reduced_sdp,
     sample,
+    sdp_moments,
 )
 from bnncert.engine.methods.base import REGISTRY, Context, Method, Options, Progress
 

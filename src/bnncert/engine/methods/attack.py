@@ -27,7 +27,7 @@ from bnncert.engine.verdict import Counterexample, TargetResult
 from bnncert.model.layers import ThresholdLayer
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Target
-from bnncert.regions import Ball, Box, Region
+from bnncert.regions import Region
 
 Batch = npt.NDArray[Any]
 
@@ -138,7 +138,7 @@ class SurrogateGradient:
 def _natural_step(problem: Problem) -> float | None:
     """Return 1 for integer pixels if the region is a box with integer bounds (as in VNN-COMP)."""
     region = problem.region
-    if not isinstance(region, Box):
+    if not region.is_box or region.norm is not None:
         return None
     whole = np.all(region.lo == np.rint(region.lo)) and np.all(region.hi == np.rint(region.hi))
     return 1.0 if whole and np.any(region.hi - region.lo >= 1) else None
@@ -376,7 +376,7 @@ class _Move:
         width = np.maximum(region.hi - region.lo, 0.0)
         if self._linf:
             self._length = width / 2
-        elif isinstance(region, Ball):
+        elif region.norm in ("l1", "l2"):
             self._length = np.full(region.size, region.radius)
         else:
             self._length = np.full(region.size, float(np.linalg.norm(width)) / 2)

@@ -115,7 +115,7 @@ class AutoMethod(Method):
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide as many targets as the time allows; one counterexample ends the work."""
-        if isinstance(problem.region, ImagePath):
+        if isinstance(problem.inputs, ImagePath):
             # A sweep is complete and takes less time than the first stages.
-            return run_sweep(problem, context)
+            return run_sweep(problem, problem.inputs, context)
         return AutoRun(problem, context).run(STAGES, ENGINES)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, FloatArray
-from bnncert.regions import Ball, L0Ball, Region
+from bnncert.regions import Region
 
 #: How many points walk at once, and among how many neighbours each chooses.
 WALKERS, NEIGHBOURS = 12, 10
@@ -49,9 +49,9 @@ class Surrogate(Protocol):
 
 def has_few_points(region: Region) -> bool:
     """Whether few steps lead to every point: a small L0 ball, or L1 or L2 ball on a grid."""
-    if isinstance(region, L0Ball):
-        return 0 < region.changes <= MOST_STEPS["l0"]
-    if not isinstance(region, Ball) or region.norm == "linf" or region.values is None:
+    if region.norm == "l0":
+        return 0 < region.radius <= MOST_STEPS["l0"]
+    if region.norm not in ("l1", "l2") or region.values is None:
         return False
     steps = region.radius / float(region.values.step.min())
     return (steps**2 if region.norm == "l2" else steps) <= MOST_STEPS[region.norm]
@@ -68,13 +68,11 @@ class GridWalk:
         points: FloatArray,
         targets: npt.NDArray[np.int64],
     ) -> None:
-        assert isinstance(region, Ball | L0Ball)
         self._region, self._surrogate, self._generator = region, surrogate, generator
         self._points, self._targets = points, targets
         self._tabu = np.zeros(points.shape, dtype=np.int64)
-        self._power = {"l1": 1, "l2": 2}.get(getattr(region, "norm", ""), 0)
-        self._budget = float(region.changes) if isinstance(region, L0Ball) else region.radius
-        self._budget = self._budget ** max(self._power, 1) * (1 + 1e-14)
+        self._power = {"l1": 1, "l2": 2}.get(region.norm or "", 0)
+        self._budget = region.radius ** max(self._power, 1) * (1 + 1e-14)
 
     def step(self) -> tuple[FloatArray, FloatArray]:
         """Make one step of all points; return the neighbours and the values of all targets."""

@@ -7,7 +7,7 @@ from bnncert.engine.methods.exact_search import ExactMethod, Solver
 from bnncert.engine.relaxations.linear import LinearModel
 from bnncert.engine.solvers.gurobi_ import GurobiModel
 from bnncert.errors import InputError
-from bnncert.regions import Region, is_l2_ball
+from bnncert.regions import Region
 from bnncert.regions.highs_ import HighsModel
 
 
@@ -22,7 +22,7 @@ class MilpMethod(ExactMethod):
 
     def check_region(self, region: Region) -> None:
         """Raise InputError for the L2 ball."""
-        if is_l2_ball(region):
+        if region.norm == "l2":
             raise InputError(
                 "the L2 ball is not polyhedral, so milp cannot encode it; use minp, interval, lp, "
                 "sample or attack for the L2 norm"

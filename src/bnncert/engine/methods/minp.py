@@ -15,7 +15,7 @@ from bnncert.engine.relaxations.moments.ball_moments import ball_block
 from bnncert.engine.solvers.gurobi_ import GurobiModel
 from bnncert.engine.solvers.scip_ import ScipModel
 from bnncert.errors import InputError
-from bnncert.regions import Region, is_l2_ball
+from bnncert.regions import Region
 from bnncert.regions.linear_block import InputBlock
 
 
@@ -31,14 +31,14 @@ class MinpMethod(ExactMethod):
 
     def inputs(self, reduced: UnstableProblem, region: Region) -> InputBlock:
         """Describe the inputs of a model."""
-        if is_l2_ball(region):
+        if region.norm == "l2":
             return ball_block(region, reduced.layers[0])
         return super().inputs(reduced, region)
 
     def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
         """Build a model in SCIP, or in Gurobi if the options name it."""
         options = context.options
-        ball = model.inputs.size if is_l2_ball(region) else 0
+        ball = model.inputs.size if region.norm == "l2" else 0
         if options.solver == "gurobi":
             return GurobiModel(model.program, ball=ball, threads=options.threads, seed=options.seed)
         if options.solver not in (None, "scip"):

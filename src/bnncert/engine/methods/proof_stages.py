@@ -31,7 +31,6 @@ from bnncert.engine.relaxations.reduced.problem import (
 from bnncert.engine.search.trace import root_trace
 from bnncert.engine.verdict import TargetResult
 from bnncert.problem import Problem, Target
-from bnncert.regions import is_l2_ball
 
 #: Unknowns up to which a relaxation is faster than the shortest attack.
 SMALL = 1000
@@ -197,7 +196,7 @@ def _branching(task: ProofTask) -> TargetResult | None:
 def _short_branching(task: ProofTask) -> TargetResult | None:
     several = len(task.target.objectives) > 1
     # The verdict of milp relies on its solver, so it comes last if a certificate is wanted.
-    if several and not is_l2_ball(task.problem.region) and not task.context.tracing:
+    if several and task.problem.region.norm != "l2" and not task.context.tracing:
         # One program bounds all functions at once, a relaxation only one of them.
         return _integer(task.within(MILP_SHARE * task.context.deadline.remaining()))
     share = task.context.deadline.remaining() / task.waiting
@@ -205,7 +204,7 @@ def _short_branching(task: ProofTask) -> TargetResult | None:
 
 
 def _integer(task: ProofTask) -> TargetResult | None:
-    if task.is_too_large or is_l2_ball(task.problem.region):
+    if task.is_too_large or task.problem.region.norm == "l2":
         return None
     named = task.context.options.solver
     options = replace(task.context.options, solver="gurobi" if named == "gurobi" else None)

@@ -30,7 +30,6 @@ from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.verdict import TargetResult, finite_or_none
 from bnncert.errors import InputError
 from bnncert.problem import Objective, Problem, Target
-from bnncert.regions import Ball
 
 #: Cuts are tried if the relaxation is below its goal by less than this share of its reach.
 HOPEFUL = 0.05
@@ -115,7 +114,7 @@ def bound_problem(
 def are_cuts_worth_it(problem: ReducedProblem, presolved: Presolved) -> bool:
     """Whether enough first-layer signs are open for a search with inequalities of the input."""
     region = presolved.region
-    share = BALL_SHARE if isinstance(region, Ball) and region.norm != "linf" else 1.0
+    share = BALL_SHARE if region.norm in ("l1", "l2") else 1.0
     signs = int(np.count_nonzero(presolved.owner_layer[problem.variables] == 0))
     return signs >= share * WORTH_CUTS
 

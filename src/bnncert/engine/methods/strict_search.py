@@ -20,7 +20,7 @@ from bnncert.engine.methods.base import Context, Method
 from bnncert.engine.timing import Journal
 from bnncert.engine.verdict import Counterexample, TargetResult, deciding_target
 from bnncert.problem import Problem, Target
-from bnncert.regions import ImagePath
+from bnncert.regions import Cover
 
 #: The name of the search among the stages.
 STAGE = "strict"
@@ -83,7 +83,7 @@ def _search(
     engine: Method, strict: Problem, context: Context, tie: Counterexample
 ) -> Sequence[TargetResult]:
     """Return what is known about F < 0."""
-    if not isinstance(strict.region, ImagePath):
+    if not isinstance(strict.inputs, Cover):
         for target in strict.targets:
             found = context.replayer.confirm(target, tie.point, tie.exact)
             if found is not None:

@@ -52,10 +52,8 @@ class SweptCell:
     upper: Fraction | float
 
 
-def sweep(problem: Problem, deadline: Deadline) -> Iterator[list[SweptCell]]:
+def sweep(problem: Problem, path: ImagePath, deadline: Deadline) -> Iterator[list[SweptCell]]:
     """Yield for each cell of the path, in ascending order, what is known about all targets."""
-    path = problem.region
-    assert isinstance(path, ImagePath)
     upper = UpperLayers(problem.network)
     work = sum(int(layer.rows.nnz) for layer in problem.network.layers[1:])
     batch = max(1, min(BATCH, MOST_WORK // max(1, work)))
@@ -176,24 +174,23 @@ class UpperLayers:
         return list(found.values())
 
 
-def run_sweep(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+def run_sweep(problem: Problem, path: ImagePath, context: Context) -> tuple[TargetResult, ...]:
     """Decide all targets of a problem about a path by one sweep."""
-    assert isinstance(problem.region, ImagePath)
     since = context.deadline.elapsed()
     count = len(problem.targets)
     lower, upper = [math.inf] * count, [math.inf] * count
     found: list[SweptCell | None] = [None] * count
     is_open = [False] * count
     cells = 0
-    for judged in sweep(problem, context.deadline):
+    for judged in sweep(problem, path, context.deadline):
         cells += 1
         for k, swept in enumerate(judged):
             lower[k] = min(lower[k], _rounded(swept.lower, float_below))
             upper[k] = min(upper[k], _rounded(swept.upper, float_above))
             is_open[k] |= swept.is_violated is None
             if swept.is_violated:
-                found[k] = _nearer(problem.region, found[k], swept)
-    example = _example(problem, context, found)
+                found[k] = _nearer(path, found[k], swept)
+    example = _example(problem, path, context, found)
     return tuple(
         context.result(
             target,
@@ -232,11 +229,9 @@ def _nearer(path: ImagePath, before: SweptCell | None, after: SweptCell) -> Swep
 
 
 def _example(
-    problem: Problem, context: Context, found: Sequence[SweptCell | None]
+    problem: Problem, path: ImagePath, context: Context, found: Sequence[SweptCell | None]
 ) -> Counterexample | None:
     """Return the counterexample that is nearest to the image itself, if there is one."""
-    path = problem.region
-    assert isinstance(path, ImagePath)
     violated = [k for k, swept in enumerate(found) if swept is not None]
     for k in sorted(violated, key=lambda k: _distance(path, found[k])):
         swept = found[k]

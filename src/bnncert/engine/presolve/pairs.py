@@ -26,7 +26,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.presolve.conflicts import ConflictingPairs
 from bnncert.engine.presolve.literals import literal, sign_of, variable_of
 from bnncert.model.layers import UNIT
-from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
+from bnncert.regions import Region
 
 #: theta is rounded to a multiple of 1 / GRID, so that theta and 1 - theta are exact.
 GRID = 2.0**12
@@ -75,8 +75,7 @@ def conflicting_pairs(
     used = np.unique(weights.indices)
     if count < 2 or not used.size:
         return ConflictingPairs.none()
-    is_ball = isinstance(region, L0Ball) or (isinstance(region, Ball) and region.norm != "linf")
-    is_box = not is_ball and not isinstance(region, Polytope)
+    is_box, is_ball = region.is_box, region.norm in ("l0", "l1", "l2")
     if is_box and used.size == weights.indices.size:
         # Over a box, neurons that read disjoint inputs take their signs independently.
         return ConflictingPairs.none()
@@ -104,7 +103,7 @@ def conflicting_pairs(
         if deadline.passed():
             break
         found.append(over_box(a, b))
-        if is_l2_ball(region):
+        if region.norm == "l2":
             found.append(_l2_ball(part, need, region, used, a, b, deadline))
     known = _union(found)
     if is_box:
@@ -325,7 +324,7 @@ def _bisect_box(
 
 
 def _l2_ball(
-    weights: Any, need: FloatArray, ball: Ball, used: IntArray, a: Any, b: Any, deadline: Deadline
+    weights: Any, need: FloatArray, ball: Region, used: IntArray, a: Any, b: Any, deadline: Deadline
 ) -> ConflictingPairs:
     """Minimise r |theta v + (1 - theta) w|_2 + a linear term, from the Gram matrix."""
     middle, radius = ball.middle[used], ball.radius

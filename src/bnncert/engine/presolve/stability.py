@@ -24,7 +24,7 @@ from bnncert.model.layer_operators import convolution_ranges
 from bnncert.model.layers import ThresholdLayer
 from bnncert.model.matrices import row_blocks
 from bnncert.model.network import Network
-from bnncert.regions import Box, Polytope, Region
+from bnncert.regions import Box, Region
 from bnncert.regions.support import rounding_error, same_places
 
 #: Weights of the first layer that are bounded between two looks at the clock, and rows if the
@@ -70,7 +70,7 @@ def first_layer(
 def _supports(weights: Any, region: Region, deadline: Deadline) -> tuple[FloatArray, FloatArray]:
     """Return -h(-w) and h(w) of every row, in blocks of rows."""
     at_once = WEIGHTS_AT_ONCE
-    if isinstance(region, Polytope):
+    if region.inequalities[1].size:
         at_once = PROGRAMS_AT_ONCE * weights.shape[1]
     lower, upper, around = [], [], region
     for start, stop in row_blocks(weights.indptr, at_once):

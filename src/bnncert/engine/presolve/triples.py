@@ -24,7 +24,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.presolve.literals import literal
 from bnncert.engine.presolve.pairs import middle_and_half_width
 from bnncert.model.layers import UNIT
-from bnncert.regions import Region, is_l2_ball
+from bnncert.regions import Region
 
 #: With more neurons the cubic tables take too long.
 MOST_NEURONS = 120
@@ -81,7 +81,7 @@ def conflicting_triples(
     dense = weights[:, used].astype(np.float64).toarray()
     if region.is_box and np.all(np.abs(weights.data) == 1):
         return _over_box(dense, need, region.lo[used], region.hi[used], excluded, deadline)
-    if is_l2_ball(region):
+    if region.norm == "l2":
         return _over_ball(dense, need, region.middle[used], region.radius, excluded, deadline)
     return Triples.none()
 

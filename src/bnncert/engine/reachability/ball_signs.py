@@ -28,7 +28,7 @@ from bnncert.engine.reachability.grid_signs import grid_feasibility
 from bnncert.engine.reachability.l0_signs import l0_feasibility
 from bnncert.engine.reachability.polyhedron import polyhedral_feasibility
 from bnncert.engine.solvers.clarabel_ import run_clarabel
-from bnncert.regions import Ball, Box, L0Ball, Region, is_l2_ball
+from bnncert.regions import Box, Region
 
 #: Division by a smaller radius may overflow.
 SMALLEST_RADIUS = 1e-250
@@ -49,19 +49,19 @@ def exact_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) 
 
 def _real_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Decide whether a pattern occurs at real points of the region."""
-    if isinstance(region, L0Ball):
+    if region.norm == "l0":
         found = l0_feasibility(pattern, region, deadline)
         if found.is_decided:
             return found
         hull = polyhedral_feasibility(pattern, region, deadline)
         # A point of the convex hull may change more inputs: only a conflict counts.
         return Feasibility(conflict=hull.conflict, multipliers=hull.multipliers)
-    if is_l2_ball(region):
+    if region.norm == "l2":
         return ball_feasibility(pattern, region, deadline)
     return polyhedral_feasibility(pattern, region, deadline)
 
 
-def ball_feasibility(pattern: SignPattern, region: Ball, deadline: Deadline) -> Feasibility:
+def ball_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Decide whether a pattern occurs in an L2 ball, where that is possible."""
     if region.radius == 0:
         return polyhedral_feasibility(pattern, Box(region.lo, region.hi), deadline)
@@ -86,7 +86,7 @@ def ball_feasibility(pattern: SignPattern, region: Ball, deadline: Deadline) -> 
 
 
 def cone_guide(
-    pattern: SignPattern, region: Ball, deadline: Deadline
+    pattern: SignPattern, region: Region, deadline: Deadline
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the point of largest margin and its multipliers, or None if the deadline has passed.
 
@@ -133,7 +133,7 @@ def cone_guide(
     return point, multipliers
 
 
-def _box_inside(region: Ball, point: FloatArray) -> Box | None:
+def _box_inside(region: Region, point: FloatArray) -> Box | None:
     """Return a box around the point that lies inside ball and data box, or None."""
     room = region.radius - float(np.linalg.norm(point - region.middle))
     if room <= 0:

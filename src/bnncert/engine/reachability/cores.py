@@ -18,7 +18,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.reachability.active_signs import MOST_SHRUNK
 from bnncert.engine.reachability.fast_signs import MarginProgram, fast_feasibility
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern, find_conflict
-from bnncert.regions import Region, is_l2_ball
+from bnncert.regions import Region
 
 
 def disjoint_conflicts(
@@ -44,7 +44,7 @@ class _ConnectedPart:
 
     def __init__(self, pattern: SignPattern, region: Region) -> None:
         self._pattern, self._region = pattern, region
-        self._program = None if is_l2_ball(region) else MarginProgram(pattern, region)
+        self._program = None if region.norm == "l2" else MarginProgram(pattern, region)
 
     def conflict(self, places: IntArray, deadline: Deadline) -> Feasibility | None:
         """Return a conflict among some neurons, or None if none is found."""

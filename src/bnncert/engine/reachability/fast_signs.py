@@ -15,12 +15,12 @@ from bnncert.deadline import Deadline
 from bnncert.engine.reachability.ball_signs import cone_guide
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern, find_conflict
 from bnncert.engine.reachability.scaled_rows import ScaledRows
-from bnncert.regions import Region, is_l2_ball
+from bnncert.regions import Region
 
 
 def fast_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Look for a point of the region with the pattern, or for a conflict, in floating point."""
-    if is_l2_ball(region):
+    if region.norm == "l2":
         if region.radius == 0:
             return Feasibility()
         guide = cone_guide(pattern, region, deadline)

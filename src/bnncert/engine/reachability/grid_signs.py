@@ -23,7 +23,7 @@ from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.engine.reachability.active_signs import ActiveSearch, Found
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
-from bnncert.regions import Ball, L0Ball, Polytope, Region
+from bnncert.regions import Region
 from bnncert.regions.grid import GridValues
 
 #: The largest number of nodes of a search, and of rounds of tightening in a node.
@@ -55,14 +55,13 @@ class _GridSearch(ActiveSearch):
         signs = pattern.signs.astype(np.float64)
         weights = sp.csr_array(pattern.layer.weights[pattern.neurons]).astype(np.float64)
         self.constant = signs * pattern.bias_in(region)
-        self._extra: Any = sp.csr_array((0, region.size))
-        if isinstance(region, Polytope):
-            self._extra = sp.csr_array(-region.matrix)
-            self.constant = np.concatenate([self.constant, region.right])
+        matrix, right = region.inequalities
+        self._extra: Any = sp.csr_array(-matrix)
+        self.constant = np.concatenate([self.constant, right])
         self.rows: Any = sp.csr_array(sp.vstack([sp.diags_array(signs) @ weights, self._extra]))
         self.low = self.values.first_from(region.lo)
         self.high = self.values.last_until(region.hi)
-        self.middle = region.middle if isinstance(region, Ball | L0Ball) else region.center
+        self.middle = region.middle
         self.cost = _Cost.of(region)
         self.central = self._nearest(self.middle)
         self._guide = self.central if guide is None else self._nearest(guide)
@@ -113,9 +112,9 @@ class _Cost:
     @staticmethod
     def of(region: Region) -> _Cost | None:
         """Return the constraint of a ball; other regions are boxes with inequalities."""
-        if isinstance(region, L0Ball):
-            return _Cost(0, float(region.changes))
-        if not isinstance(region, Ball) or region.norm == "linf":
+        if region.norm == "l0":
+            return _Cost(0, region.radius)
+        if region.norm not in ("l1", "l2"):
             return None
         power = 2 if region.norm == "l2" else 1
         return _Cost(power, region.radius**power * (1 + WIDEN) + 1e-300)

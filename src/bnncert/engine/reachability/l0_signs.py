@@ -17,7 +17,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.reachability.active_signs import ActiveSearch, Found
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
 from bnncert.engine.reachability.polyhedron import polyhedral_feasibility
-from bnncert.regions import Box, L0Ball
+from bnncert.regions import Box, Region
 
 #: The largest number of nodes of a search.
 MOST_NODES = 400
@@ -26,7 +26,7 @@ MOST_NODES = 400
 WIDEN = 1e-11
 
 
-def l0_feasibility(pattern: SignPattern, region: L0Ball, deadline: Deadline) -> Feasibility:
+def l0_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Look for a point of the ball with the pattern, or for a conflict."""
     return _ChangeSearch(pattern, region).decide(region.center, deadline)
 
@@ -34,9 +34,9 @@ def l0_feasibility(pattern: SignPattern, region: L0Ball, deadline: Deadline) -> 
 class _ChangeSearch(ActiveSearch):
     """Searches the inputs that change."""
 
-    def __init__(self, pattern: SignPattern, region: L0Ball) -> None:
+    def __init__(self, pattern: SignPattern, region: Region) -> None:
         super().__init__(pattern)
-        self._region = region
+        self._region, self._changes = region, int(region.radius)
 
     def run(self, active: IntArray, deadline: Deadline) -> Found:
         """Search a point that has the signs at some places of the pattern."""
@@ -51,11 +51,11 @@ class _ChangeSearch(ActiveSearch):
             if deadline.passed():
                 return Found()
             node = open_.pop()
-            most = sums.most(node, self._region.changes)
+            most = sums.most(node, self._changes)
             if np.any(most < 0):
                 blamed[int(np.argmin(most))] = True
                 continue
-            left = self._region.changes - np.count_nonzero(node > 0)
+            left = self._changes - np.count_nonzero(node > 0)
             if left == 0 or not np.any(node == 0):
                 check = polyhedral_feasibility(part, self._box(sums.inputs[node > 0]), deadline)
                 if check.exact_point is not None:
@@ -86,7 +86,7 @@ class _Gains:
     gain: FloatArray
 
     @staticmethod
-    def of(pattern: SignPattern, region: L0Ball) -> _Gains:
+    def of(pattern: SignPattern, region: Region) -> _Gains:
         """Return the sums of the neurons of a pattern."""
         signs, bias = pattern.signs.astype(np.float64), pattern.bias
         rows = pattern.layer.weights[pattern.neurons].astype(np.float64)

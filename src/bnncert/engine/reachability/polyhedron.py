@@ -18,7 +18,7 @@ import numpy as np
 from bnncert.deadline import Deadline
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
 from bnncert.engine.solvers.exact_lp import Bound, ExactProgram, solve_exactly
-from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
+from bnncert.regions import Region
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,19 @@ class _Polyhedron:
 
 
 def _polyhedron(region: Region) -> _Polyhedron:
-    if is_l2_ball(region):
+    if region.norm == "l2":
         raise ValueError("the L2 ball is not polyhedral")
     zero = Fraction(0)
     low, high = ([Fraction(v) for v in side.tolist()] for side in (region.lo, region.hi))
     n = len(low)
-    if not isinstance(region, Ball | L0Ball):
-        rows: list[dict[int, Fraction]] = []
-        right: list[Bound] = []
-        if isinstance(region, Polytope):
-            rows = [{j: Fraction(c) for j, c in enumerate(r) if c} for r in region.matrix.tolist()]
-            right = [Fraction(b) for b in region.right.tolist()]
+    if region.norm is None:
+        matrix, limits = region.inequalities
+        rows = [{j: Fraction(c) for j, c in enumerate(r) if c} for r in matrix.tolist()]
+        right: list[Bound] = [Fraction(b) for b in limits.tolist()]
         return _Polyhedron(low, high, rows, right, [(((i, 1),), zero) for i in range(n)])
     middle = [Fraction(c) for c in region.middle.tolist()]
-    limit = Fraction(region.radius if isinstance(region, Ball) else region.changes)
-    if isinstance(region, Ball):
+    limit = Fraction(region.radius)
+    if region.norm != "l0":
         # The bounding box is rounded outwards; m - r and m + r are exact here.
         low = [max(a, m - limit) for a, m in zip(low, middle, strict=True)]
         high = [min(b, m + limit) for b, m in zip(high, middle, strict=True)]
@@ -59,7 +57,7 @@ def _polyhedron(region: Region) -> _Polyhedron:
     sides = [b - m for b, m in zip(high, middle, strict=True)]
     sides += [m - a for a, m in zip(low, middle, strict=True)]
     total = dict.fromkeys(range(2 * n), Fraction(1))
-    if isinstance(region, L0Ball):
+    if region.norm == "l0":
         total = {j: 1 / side for j, side in enumerate(sides) if side}
     inputs = [(((i, 1), (n + i, -1)), middle[i]) for i in range(n)]
     return _Polyhedron([zero] * (2 * n), sides, [total], [limit], inputs)

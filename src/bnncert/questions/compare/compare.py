@@ -28,7 +28,7 @@ from bnncert.questions.compare.difference import difference_at
 from bnncert.questions.compare.equivalence_certificate import CertificateError, ClaimWriter
 from bnncert.questions.compare.findings import Findings
 from bnncert.questions.compare.on_region import RegionComparison
-from bnncert.regions import Box, Region
+from bnncert.regions import Box, Region, refuse_cover
 
 
 def compare_networks(
@@ -145,7 +145,10 @@ def _refuse(first: Network, second: Network, region: Region | None, method: str)
                 f"{second.source}: {two} {what}, but {first.source} has {one}; networks with the "
                 f"same number of {what} can be compared"
             )
-    if region is not None and region.size != first.inputs:
+    if region is None:
+        return
+    refuse_cover(region, "compare")
+    if region.size != first.inputs:
         raise InputError(f"the region has {region.size} inputs, the networks {first.inputs}")
 
 

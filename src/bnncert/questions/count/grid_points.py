@@ -13,7 +13,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.errors import InputError
-from bnncert.regions import Ball, Box, L0Ball, Region
+from bnncert.regions import Region
 
 #: The largest number of values of an input, times the number of inputs.
 MOST_VALUES = 2**22
@@ -47,7 +47,7 @@ class GridPoints:
         grid = region.values
         assert grid is not None
         first, last = grid.first_from(region.lo), grid.last_until(region.hi)
-        if isinstance(region, Ball | L0Ball):
+        if region.norm is not None:
             first, last = _inside(region, first, 1), _inside(region, last, -1)
         widest = int((last - first).max(initial=0)) + 1
         if widest * region.size > MOST_VALUES:
@@ -58,12 +58,12 @@ class GridPoints:
         table = grid.at(first + np.arange(widest)[:, None])
         sizes = (last - first).astype(np.int64) + 1
         values = tuple(table[: sizes[i], i].copy() for i in range(region.size))
-        if not isinstance(region, L0Ball):
+        if region.norm != "l0":
             return GridPoints(values, grid.step)
         home = np.array(
             [int(np.searchsorted(v, c)) for v, c in zip(values, region.middle, strict=True)]
         )
-        return GridPoints(values, grid.step, home, region.changes)
+        return GridPoints(values, grid.step, home, int(region.radius))
 
     @property
     def total(self) -> int:
@@ -91,20 +91,18 @@ def change_counts(others: list[int], most: int) -> list[int]:
 
 def _refuse(region: Region) -> None:
     """Raise InputError for a region whose points are not counted."""
-    if not isinstance(region, Box | L0Ball) and not (
-        isinstance(region, Ball) and region.norm == "linf"
-    ):
+    if not region.is_box and region.norm != "l0":
         raise InputError("counting takes a box, an linf ball or an l0 ball; the region is another")
     if region.values is None:
         raise InputError("the region has no grid, so it has infinitely many points; state a grid")
 
 
-def _inside(ball: Ball | L0Ball, places: FloatArray, step: int) -> FloatArray:
+def _inside(ball: Region, places: FloatArray, step: int) -> FloatArray:
     """Return the places moved inwards to values that are exactly inside the ball."""
     assert ball.values is not None
     # The box around a ball is rounded outwards, at most past one value.
     points = ball.values.at(places)
-    radius = Fraction(ball.reach if isinstance(ball, L0Ball) else ball.radius)
+    radius = Fraction(ball.reach)
     pairs = zip(points.tolist(), ball.middle.tolist(), strict=True)
     outside = np.array([abs(Fraction(x) - Fraction(c)) > radius for x, c in pairs])
     return np.asarray(places + step * outside)

@@ -57,7 +57,7 @@ class Witnesses:
 
     def question(self, free: BoolArray) -> Problem:
         """Return the question about the region of free inputs."""
-        return replace(self._problem, region=self._domain.region(free))
+        return replace(self._problem, inputs=self._domain.region(free))
 
     def margins(self, points: FloatArray) -> FloatArray:
         """Return the margins over all adversarial classes, one row for each point."""

@@ -38,7 +38,7 @@ from bnncert.questions.faults.fault_claim import claim_of
 from bnncert.questions.faults.fault_points import attack_points
 from bnncert.questions.faults.fault_prover import FaultProver, largest
 from bnncert.questions.faults.faults_answer import FaultBit, FaultRow, FaultsResult
-from bnncert.regions import Region
+from bnncert.regions import Region, refuse_cover
 
 #: The share of the time for the first proof of a question, and its least and largest seconds.
 FIRST_SHARE, LEAST_SLICE, FIRST_SLICE = 0.03, 0.2, 2.0
@@ -122,6 +122,7 @@ def tolerated_faults(
     """
     network = network.with_sign_zero(sign_zero)
     REGISTRY.make(method)
+    refuse_cover(region, "faults")
     refuse_shared_weights(network)
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InputError(f"limit is {limit}; expected a number of faults >= 0")

@@ -15,7 +15,7 @@ from bnncert.model.network import Network
 from bnncert.questions.relations.changes import Change, PairQuestion, feature_change, group_change
 from bnncert.questions.relations.relation_answer import RelationResult
 from bnncert.questions.relations.relation_search import AnnounceRelation, Asking, answer
-from bnncert.regions import Ball, Box, Region
+from bnncert.regions import Box, Region
 
 
 def check_monotone(
@@ -264,8 +264,7 @@ def _box(network: Network, region: Region | None) -> Box:
         size = network.inputs
         lo, hi = (np.broadcast_to(v, size) for v in (network.input_lo, network.input_hi))
         region = Box(lo, hi)
-    is_ball = isinstance(region, Ball) and region.norm == "linf"
-    if not isinstance(region, Box) and not is_ball:
+    if not region.is_box:
         raise InputError("the region of both inputs has to be a box or a ball of the norm linf")
     if region.size != network.inputs:
         raise InputError(f"the region has {region.size} inputs, the network {network.inputs}")

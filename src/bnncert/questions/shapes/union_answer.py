@@ -16,7 +16,6 @@ from bnncert.proofs.request import CertificateRequest
 from bnncert.questions.shapes.union_question import UnionQuestion
 from bnncert.questions.shapes.union_run import UnionRun
 from bnncert.questions.solving import Announce
-from bnncert.regions import BrightnessSteps
 
 
 def solve_union(
@@ -68,11 +67,11 @@ def _certified(run: UnionRun, result: Result, path: Path) -> Result:
 
     question, union = run.question, run.question.union
     try:
-        if isinstance(union, BrightnessSteps):
+        if not union.has_certificate:
             raise CertificateError("no certificate: brightness in steps of a grid has none")
         if result.counterexample is not None:
             assert run.found_in is not None and run.folder is not None
-            problem = question.problem(union.hull(run.found_in))
+            problem = question.problem(union.real_box(run.found_in))
             write_union_counterexample(
                 *(path, problem, union, question.network, run.found_in, result.counterexample),
                 *(run.folder, question.sign_zero),
@@ -82,7 +81,7 @@ def _certified(run: UnionRun, result: Result, path: Path) -> Result:
             if missing:
                 text = f"{len(missing)} of {union.count} {union.unit}, first {run.text(missing[0])}"
                 raise CertificateError(f"no certificate for {text}")
-            problem = question.problem(union.hull(0))
+            problem = question.problem(union.real_box(0))
             write_union(path, problem, union, question.network, run.certificates)
         else:
             return result

@@ -34,7 +34,8 @@ class UnionQuestion:
     @cached_property
     def rivals(self) -> tuple[int, ...]:
         """The adversarial classes; the runner-up is that of the image itself."""
-        image = robustness(self.network, self.union.hull(0), self.label, self.targets, self.ties)
+        place = self.union.real_box(0)
+        image = robustness(self.network, place, self.label, self.targets, self.ties)
         return tuple(t.rival for t in image.targets if t.rival is not None)
 
     def problem(self, box: Box) -> Problem:

@@ -149,7 +149,7 @@ class UnionRun:
         if not self._may_split:
             return
         started, numbers = time.monotonic(), range(1, union.count + 1)
-        problem = question.problem(union.hull(0))
+        problem = question.problem(union.real_box(0))
         points = (union.bounds(number)[0] for number in numbers)
         for number, judged in zip(numbers, evaluate_points(problem, points), strict=True):
             question.report(self.text(number), len(self.known))
@@ -209,7 +209,7 @@ class UnionRun:
             return False
         started = time.monotonic()
         # The grid is left out: what holds for all values of the box holds on the grid.
-        splitter = BoxSplitter(question.problem(question.union.hull(number)))
+        splitter = BoxSplitter(question.problem(question.union.real_box(number)))
         if not splitter.is_suited:
             return False
         answer = splitter.run(most_nodes, self.deadline)
@@ -244,7 +244,7 @@ class UnionRun:
             return self._learn(number, self._ask(number, box, method, limit))
         # A certificate is about all values of the box, not only about those of a grid.  So it can
         # prove the box, but what it does not prove has to be asked about the grid alone.
-        file, hull = self.folder / f"{number}.bnncert", question.union.hull(number)
+        file, hull = self.folder / f"{number}.bnncert", question.union.real_box(number)
         request = CertificateRequest(
             file, question.network, question.arithmetic, question.sign_zero
         )

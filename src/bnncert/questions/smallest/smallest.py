@@ -303,7 +303,7 @@ class CountBisection(Bisection):
             limit = min(limit, self.counts.within(self.maximum))
         self.limit, self.first = float(limit), 1.0
         ball = self.counts.ball
-        has_data_box = not isinstance(ball, L0Ball) or ball.within is None
+        has_data_box = ball.within is None
         self.covers_data = limit >= farthest and has_data_box
 
     def measure(self, found: Counterexample) -> float:

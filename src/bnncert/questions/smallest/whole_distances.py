@@ -35,7 +35,7 @@ class Counts:
 
     def __init__(self, ball: Ball | L0Ball) -> None:
         self.ball = ball
-        self.norm = "l0" if isinstance(ball, L0Ball) else str(ball.norm)
+        self.norm = str(ball.norm)
         self._values = ball.values
         self.step = 1.0
         if self.norm == "l0":
@@ -89,10 +89,7 @@ class Counts:
 
     def ball_of(self, count: float) -> Ball | L0Ball:
         """Return the ball of the points up to a count."""
-        ball, box = self.ball, (self.ball.clip_lo, self.ball.clip_hi)
-        if isinstance(ball, L0Ball):
-            return L0Ball(ball.middle, count, *box, ball.within, ball.grid)
-        return Ball(ball.norm, ball.middle, self.radius(count), *box, grid=ball.grid)
+        return self.ball.with_radius(self.radius(count))
 
     def within(self, radius: float) -> int:
         """Return the largest count of a radius."""

@@ -16,11 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.engine.presolve.reduction import UnstableLayer
-from bnncert.regions import Ball
+from bnncert.regions import Region
 from bnncert.regions.linear_block import InputBlock, input_block
 
 
-def ball_block(region: Ball, layer: UnstableLayer) -> InputBlock:
+def ball_block(region: Region, layer: UnstableLayer) -> InputBlock:
     """Describe an L2 ball by few variables v; the solver adds the constraint |v|_2 <= 1."""
     used = layer.inputs
     if layer.size >= used.size:

@@ -21,7 +21,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.presolve.reduction import UnstableLayer, UnstableProblem
 from bnncert.engine.relaxations.moments.polynomial import Polynomial, PolynomialProblem
 from bnncert.errors import InputError
-from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
+from bnncert.regions import Region
 from bnncert.regions.linear_block import ScaledInputs, scaled_inputs
 
 Encoding: TypeAlias = Literal["standard", "tight-plain", "tight"]
@@ -149,7 +149,7 @@ def _input_constraints(region: Region, inputs: ScaledInputs) -> list[Polynomial]
     """Return 1 - u^2 >= 0 for each input, and the constraints of a ball or polytope."""
     count = inputs.index.size
     out = [Polynomial({(): 1.0, (k, k): -1.0}) for k in range(count)]
-    if is_l2_ball(region):
+    if region.norm == "l2":
         # r^2 - |base + half u - m|^2 >= 0; inputs that are not used stay at the centre.
         gap = inputs.base - region.middle[inputs.index]
         square = region.radius**2 - float(gap @ gap)
@@ -162,10 +162,10 @@ def _input_constraints(region: Region, inputs: ScaledInputs) -> list[Polynomial]
         terms[()] = square + 2.0**-50 * (count + 8) * size
         scale = 1.0 / max(region.radius**2, 1e-300)
         out.append(Polynomial({m: c for m, c in terms.items() if c}) * scale)
-    elif isinstance(region, L0Ball) or (isinstance(region, Ball) and region.norm == "l1"):
+    elif region.norm in ("l0", "l1"):
         raise InputError("the polynomial encodings take L-inf and L2 balls, boxes and polytopes")
-    elif isinstance(region, Polytope):
-        for row, b in zip(region.matrix, region.right, strict=True):
+    else:
+        for row, b in zip(*region.inequalities, strict=True):
             part = row[inputs.index]
             magnitude = float(np.abs(part) @ (np.abs(inputs.base) + inputs.half)) + abs(float(b))
             constant = float(b) - float(part @ inputs.base)

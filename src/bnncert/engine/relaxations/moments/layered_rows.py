@@ -9,7 +9,6 @@ width h in the units of y.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.engine.presolve.reduction import UnstableLayer
 from bnncert.errors import InputError
 from bnncert.model.layers import UNIT
-from bnncert.regions import Ball, L0Ball, Polytope, Region, is_l2_ball
+from bnncert.regions import Region
 from bnncert.regions.linear_block import ScaledInputs, scaled_inputs
 
 
@@ -70,7 +69,7 @@ def hidden_rows(layer: UnstableLayer) -> NeuronRows:
 
 def input_rows(layer: UnstableLayer, region: Region) -> InputRows:
     """Return the first layer over the variables y of a region."""
-    if isinstance(region, L0Ball) or (isinstance(region, Ball) and region.norm == "l1"):
+    if region.norm in ("l0", "l1"):
         raise InputError("the polynomial encodings take L-inf and L2 balls, boxes and polytopes")
     inputs = scaled_inputs(region, layer.inputs)
     n, weights = inputs.index.size, layer.weights_over(inputs.index)
@@ -81,19 +80,20 @@ def input_rows(layer: UnstableLayer, region: Region) -> InputRows:
     doubt = 4 * UNIT * (n + 8) * reach + (layer.minus_upto - layer.plus_from)
     threshold = -(dense @ inputs.base + layer.bias)
     span = np.abs(scaled).sum(axis=1) * (1 + 4 * (n + 2) * UNIT)
-    if is_l2_ball(region):
+    if region.norm == "l2":
         box = NeuronRows(dense, threshold, doubt, -span, span)
         return _over_ball(region, inputs, box)
     first = NeuronRows(scaled, threshold, doubt, -span, span)
-    if not isinstance(region, Polytope):
+    matrix, limits = region.inequalities
+    if not limits.size:
         return InputRows(first, n)
-    part = region.matrix[:, inputs.index]
-    size = np.abs(part) @ (np.abs(inputs.base) + inputs.half) + np.abs(region.right)
-    right = region.right - part @ inputs.base + 4 * UNIT * (n + 8) * size
+    part = matrix[:, inputs.index]
+    size = np.abs(part) @ (np.abs(inputs.base) + inputs.half) + np.abs(limits)
+    right = limits - part @ inputs.base + 4 * UNIT * (n + 8) * size
     return InputRows(first, n, None, part * inputs.half, right)
 
 
-def _over_ball(region: Any, inputs: ScaledInputs, box: NeuronRows) -> InputRows:
+def _over_ball(region: Region, inputs: ScaledInputs, box: NeuronRows) -> InputRows:
     """Measure the sums from the centre of the ball instead of the middle of its bounding box."""
     n, radius = inputs.index.size, max(region.radius, 1e-100)
     gap = inputs.base - region.middle[inputs.index]

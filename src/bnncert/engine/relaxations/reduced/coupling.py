@@ -35,7 +35,7 @@ import scipy
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.model.layers import UNIT
-from bnncert.regions import Ball, Region
+from bnncert.regions import Region
 
 #: With more directions than this many for each gate, a box is represented by an ellipsoid.
 MOST_DIRECTIONS = 2
@@ -111,7 +111,7 @@ def couple(
     sparse = layer.weights[neurons].astype(np.float64)
     used = np.unique(sparse.indices)
     matrix = sparse[:, used].toarray()
-    if isinstance(region, Ball) and region.norm != "linf":
+    if region.norm in ("l1", "l2"):
         made = _ball(matrix, region, used)
     else:
         made = _box(matrix, region, used, weights, MOST_DIRECTIONS * outputs.size)
@@ -171,7 +171,7 @@ def _box(
     return _Input(turned, middle, miss, True, reach, d, basis)
 
 
-def _ball(matrix: FloatArray, region: Ball, used: IntArray) -> _Input | None:
+def _ball(matrix: FloatArray, region: Region, used: IntArray) -> _Input | None:
     made = _rotated(matrix, region.radius)
     if made is None:
         return None

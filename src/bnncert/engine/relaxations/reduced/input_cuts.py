@@ -31,7 +31,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.engine.presolve.pipeline import Presolved
-from bnncert.regions import Ball, Region
+from bnncert.regions import Region
 
 UNIT = 2.0**-52
 
@@ -144,7 +144,7 @@ def _rows(presolved: Presolved, neurons: IntArray, signs: SignArray) -> _Literal
 
 def _extent(region: Region) -> tuple[FloatArray, FloatArray]:
     """Return the middle of a region, and the half-widths of its box or the radius of its ball."""
-    if isinstance(region, Ball) and region.norm != "linf":
+    if region.norm in ("l1", "l2"):
         return region.middle, np.array([region.radius])
     middle = region.lo + (region.hi - region.lo) / 2
     half = np.nextafter(np.maximum(region.hi - middle, middle - region.lo), np.inf)

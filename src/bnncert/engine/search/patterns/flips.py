@@ -28,7 +28,7 @@ from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
 from bnncert.engine.search.patterns.circuit import Circuit, Level
 from bnncert.engine.search.patterns.interval_propagation import Sums
 from bnncert.model.layers import ROUNDOFF, ThresholdLayer
-from bnncert.regions import Ball, L0Ball, Region
+from bnncert.regions import Region
 
 #: The budget in units of cost.
 UNITS = 2**20
@@ -143,15 +143,15 @@ class BudgetedSums:
 
 def flip_budget(layer: ThresholdLayer, neurons: IntArray, region: Region) -> FlipBudget | None:
     """Return the budget of an L0, L1 or L2 ball over neurons with disjoint inputs, else None."""
-    if not isinstance(region, Ball | L0Ball) or not neurons.size:
+    if region.norm not in ("l0", "l1", "l2") or not neurons.size:
         return None
     rows = layer.weights[neurons].astype(np.float64)
     if np.unique(rows.indices).size != rows.indices.size:
         return None
-    if isinstance(region, L0Ball):
+    if region.norm == "l0":
         home, gap = _gaps(layer, neurons, region.middle)
-        share = _changes(rows, home, gap, region) / max(region.changes, 1)
-    elif region.norm == "linf" or region.radius <= 0:
+        share = _changes(rows, home, gap, region) / max(region.radius, 1)
+    elif region.radius <= 0:
         return None
     else:
         home, gap = _gaps(layer, neurons, region.middle)
@@ -160,7 +160,7 @@ def flip_budget(layer: ThresholdLayer, neurons: IntArray, region: Region) -> Fli
     return FlipBudget(home, cost.astype(np.float32))
 
 
-def _changes(rows: Any, home: SignArray, gap: FloatArray, region: L0Ball) -> FloatArray:
+def _changes(rows: Any, home: SignArray, gap: FloatArray, region: Region) -> FloatArray:
     """Return how many inputs have to change for the other sign; inf if no change is enough.
 
     The inputs that move a neuron most towards its threshold change first.
@@ -177,7 +177,7 @@ def _changes(rows: Any, home: SignArray, gap: FloatArray, region: L0Ball) -> Flo
 
 
 def _shares(
-    layer: ThresholdLayer, neurons: IntArray, region: Ball, home: SignArray, gap: FloatArray
+    layer: ThresholdLayer, neurons: IntArray, region: Region, home: SignArray, gap: FloatArray
 ) -> FloatArray:
     """Return lower bounds of the shares of the budget that flips cost, in an L1 or L2 ball."""
     rows = layer.weights[neurons].astype(np.float64)
@@ -212,7 +212,7 @@ def _gaps(
 
 
 def _distances_on_grid(
-    layer: ThresholdLayer, neurons: IntArray, region: Ball, home: SignArray, distance: FloatArray
+    layer: ThresholdLayer, neurons: IntArray, region: Region, home: SignArray, distance: FloatArray
 ) -> FloatArray:
     """Return the distance of the first grid value with the other sign, for neurons of one input.
 
