@@ -42,7 +42,7 @@ def main() -> None:
                 label = int(network.classify(point)[0])
                 ball = bnncert.Ball("linf", point, radius / 127.5, -1, 1)
                 since = time.process_time()
-                found = bnncert.tolerated_faults(network, ball, label, timeout=chosen.timeout)
+                found = bnncert.faults(network, ball, label, timeout=chosen.timeout)
                 used = time.process_time() - since
                 exact = sum(row.is_exact for row in found.rows)
                 cells = ("/".join(found.row(*row).texts[:2]) for row in SHOWN)

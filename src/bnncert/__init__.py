@@ -35,7 +35,7 @@ _MODULES = {
     "questions.compare.compare": "compare_networks",
     "questions.count.count": "count",
     "questions.explain.explain": "explain",
-    "questions.faults.fault_search": "tolerated_faults",
+    "questions.faults.fault_search": "faults",
     "questions.polynomial_bound": "bound_polynomial",
     "questions.progress_bar": "progress_bar",
     "questions.radius": "radius",
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from bnncert.questions.compare.compare import compare_networks as compare_networks
     from bnncert.questions.count.count import count as count
     from bnncert.questions.explain.explain import explain as explain
-    from bnncert.questions.faults.fault_search import tolerated_faults as tolerated_faults
+    from bnncert.questions.faults.fault_search import faults as faults
     from bnncert.questions.polynomial_bound import bound_polynomial as bound_polynomial
     from bnncert.questions.progress_bar import progress_bar as progress_bar
     from bnncert.questions.radius import radius as radius

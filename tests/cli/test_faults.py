@@ -79,14 +79,14 @@ def test_layers_without_bits_of_their_own_are_refused() -> None:
     net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     pooled = replace(net, layers=(replace(net.layers[0], name="conv1 (max-pool)"),))
     with pytest.raises(bnncert.InputError, match=r"layer 1 \(conv1 \(max-pool\)\).*dense layers"):
-        bnncert.tolerated_faults(pooled, bnncert.Ball("linf", [0.5, 0.25], 0), label=0)
+        bnncert.faults(pooled, bnncert.Ball("linf", [0.5, 0.25], 0), label=0)
 
 
 def test_the_time_limit_is_kept() -> None:
     network, images = load_demo_network(), load_demo_images()
     ball = bnncert.Ball("linf", images.point(1), 0.0, -1, 1)
     since = time.monotonic()
-    found = bnncert.tolerated_faults(network, ball, 2, timeout=0.5)
+    found = bnncert.faults(network, ball, 2, timeout=0.5)
     assert time.monotonic() - since < 10.0
     assert all(row.certified is None or row.certified >= 0 for row in found.rows)
 
@@ -95,7 +95,7 @@ def test_without_time_nothing_is_claimed(tmp_path: Path) -> None:
     network, images = load_demo_network(), load_demo_images()
     ball = bnncert.Ball("linf", images.point(1), 4 / 127.5, -1, 1)
     file = tmp_path / "faults.bnncert"
-    found = bnncert.tolerated_faults(network, ball, 2, timeout=1e-3, certificate=file)
+    found = bnncert.faults(network, ball, 2, timeout=1e-3, certificate=file)
     assert all(row.certified is None and row.falsified is None for row in found.rows)
     assert found.certificate is None and found.no_certificate == "nothing is decided"
     assert not file.exists()
@@ -105,7 +105,7 @@ def test_an_undecided_ball_still_has_faults_that_change_the_class() -> None:
     network, images = load_demo_network(), load_demo_images()
     ball = bnncert.Ball("linf", images.point(1), 0.5 / 127.5, -1, 1)
     ways: dict[str, Any] = {"method": "interval", "layers": [3]}
-    found = bnncert.tolerated_faults(network, ball, 2, **ways)
+    found = bnncert.faults(network, ball, 2, **ways)
     row = found.row("weights", "layer", "output")
     assert row.certified is None and row.falsified is not None and row.falsified <= 89
 
@@ -116,10 +116,10 @@ def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fault_search._FaultSearch, "_certify", stop)
+    monkeypatch.setattr(fault_search.FaultSearch, "_certify", stop)
     point = bnncert.Ball("linf", [0.5, 0.25], 0)
     with pytest.raises(Interrupted) as caught:
-        bnncert.tolerated_faults(net, point, label=0, certificate=tmp_path / "known.bnncert")
+        bnncert.faults(net, point, label=0, certificate=tmp_path / "known.bnncert")
     found: FaultsResult = caught.value.answer
     assert found.row("weights", "layer", 1).falsified == 1
     assert found.certificate is not None

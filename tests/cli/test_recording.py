@@ -34,7 +34,7 @@ def test_answers_of_the_functions_are_read_by_the_report(question: CommandQuesti
     explained = bnncert.explain(network, ball.middle, label, certificate="set.bnncert")
     recording = Recording(path, "explain", question, explained.domain.text, {"ties": "violation"})
     assert recording.add(explained.to_dict()).startswith("results: r.sqlite (1 answer of ")
-    tolerated = bnncert.tolerated_faults(network, ball, label)
+    tolerated = bnncert.faults(network, ball, label)
     recording = Recording(path, "faults", question, question.ball_text, {})
     recording.add(tolerated.to_dict())
     counted = bnncert.count(network, ball, label, samples=100)

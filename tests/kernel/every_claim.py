@@ -102,7 +102,7 @@ KINDS: dict[str, Written] = {
     ),
     "faults": Written(
         lambda path, image: (
-            bnncert.tolerated_faults(NET, _ball(image), 0, timeout=60, certificate=path).certificate
+            bnncert.faults(NET, _ball(image), 0, timeout=60, certificate=path).certificate
         ),
         {"centre": _centre},
     ),

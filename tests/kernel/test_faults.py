@@ -45,7 +45,7 @@ def path(
 ) -> Path:
     ball = bnncert.Ball("linf", [0.75, 0.5, 0.25], request.param, -1, 1)
     file = tmp_path_factory.mktemp("faults") / "faults.bnncert"
-    found = bnncert.tolerated_faults(network, ball, 0, timeout=60, certificate=file)
+    found = bnncert.faults(network, ball, 0, timeout=60, certificate=file)
     assert found.certificate == str(file)
     assert found.row("weights", "layer", 2).certified
     return file
@@ -221,7 +221,7 @@ def test_random_certificates(seed: int, radius: int, tmp_path: Path) -> None:
     tiny, _, ball, label, ties = question(seed, radius)
     file, network = tmp_path / "faults.bnncert", tiny.build()
     ways: Any = {"ties": ties, "timeout": 60, "certificate": file}
-    found = bnncert.tolerated_faults(network, ball, label, **ways)
+    found = bnncert.faults(network, ball, label, **ways)
     report = accepted(file, network)
     assert report is not None
     rows = report.property["details"]["rows"]
@@ -232,7 +232,7 @@ def test_a_polytope_without_a_point_may_be_empty(tmp_path: Path) -> None:
     net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     region = bnncert.Polytope([[1, 1]], [0.75], [0.25, 0], [0.5, 0.125])
     file = tmp_path / "faults.bnncert"
-    assert bnncert.tolerated_faults(net, region, 0, timeout=60, certificate=file).certificate
+    assert bnncert.faults(net, region, 0, timeout=60, certificate=file).certificate
     sections = unpack(file)
     for section in sections:
         section.arrays.pop("inside", None)

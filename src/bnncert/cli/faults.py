@@ -8,12 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from bnncert.cli.answer_view import AnswerView
-from bnncert.cli.command_question import (
-    CommandQuestion,
-    read_decision,
-    read_network,
-    with_argument,
-)
+from bnncert.cli.command_question import read_decision, read_network, with_argument
 from bnncert.cli.consoles import Talk
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
@@ -37,8 +32,8 @@ from bnncert.cli.result_views import network_tree
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.cli.unused import refuse_unread
 from bnncert.engine.answer import Interrupted
-from bnncert.model.network import Network
-from bnncert.questions.faults.fault_search import QUESTION_SECONDS, tolerated_faults
+from bnncert.questions.faults.fault_search import QUESTION_SECONDS
+from bnncert.questions.faults.fault_search import faults as faults_api
 from bnncert.questions.faults.faults_answer import FaultRow, FaultsResult
 
 #: Faults that are listed without -v.
@@ -107,7 +102,14 @@ def faults(
     point, options = with_argument(point, place), settings.options()
     refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
-    question = _read(network, point, scaling)
+    question = read_decision(
+        network,
+        point,
+        BallShape(point.norm, point.radius, point.within, point.grid),
+        scaling,
+        missing="the point whose class should not change",
+        several="faults are looked at for one point",
+    )
     title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
     opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
     about = {
@@ -120,7 +122,7 @@ def faults(
     with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
         view = _FaultsView(*(talk, progress, outputs.json_, about, recording, outputs.certificate))
         try:
-            found = tolerated_faults(
+            found = faults_api(
                 *(question.network, question.ball, question.label),
                 targets=question.targets,
                 ties=ties,
@@ -139,18 +141,6 @@ def faults(
         view.show(found)
 
 
-def _read(network: Network, point: FaultBallOptions, scaling: ScalingOptions) -> CommandQuestion:
-    """Return the ball around the one point that the options describe."""
-    return read_decision(
-        network,
-        point,
-        BallShape(point.norm, point.radius, point.within, point.grid),
-        scaling,
-        missing="the point whose class should not change",
-        several="faults are looked at for one point",
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class _FaultsView(AnswerView[FaultsResult]):
     """Prints how many faults are tolerated."""
@@ -167,7 +157,7 @@ class _FaultsView(AnswerView[FaultsResult]):
             console.print(_changes(fewest, MOST_LISTED), soft_wrap=True)
         for row in rows if self.talk.verbose else ():
             console.print(_changes(row), soft_wrap=True)
-        if any(not row.is_exact for row in found.rows):
+        if not found:
             line = "open: the numbers between certified and falsified are undecided"
             console.print(line, soft_wrap=True)
 

@@ -136,7 +136,7 @@ def verify(
         )
     if label is None:
         raise InputError("label is missing: the class that all points of the region should have")
-    _warn_outside(network, region)
+    warn_outside(network, region)
     if isinstance(region, ImageUnion):
         _check_arithmetic(arithmetic)
         question = UnionQuestion(network, region, label, targets, ties, sign_zero, arithmetic)
@@ -239,7 +239,7 @@ def bound(
     """
     network = network.with_sign_zero(sign_zero)
     options = replace(options or Options(), mode="optimum")
-    _warn_outside(network, region)
+    warn_outside(network, region)
     if isinstance(region, ImageUnion):
         raise InputError(f"bound takes one region, not {region.norm}: use verify")
     problem = robustness(network, region, label, targets)
@@ -250,7 +250,7 @@ def bound(
 ROUNDING = 1e-6
 
 
-def _warn_outside(network: Network, region: InputSet) -> None:
+def warn_outside(network: Network, region: InputSet) -> None:
     """Warn if the centre of a ball lies outside the data box, most often due to a wrong scale."""
     lo, hi = network.input_lo, network.input_hi
     is_ball = region.norm in ("linf", "l2", "l1")

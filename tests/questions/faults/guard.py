@@ -48,7 +48,7 @@ def faults(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
         label = int(rng.integers(net.classes))
     layers = None if rng.random() < 0.5 else [int(rng.integers(1, net.depth + 2))]
     network, path = net.build(), wanted(rng, folder, "faults")
-    result = bnncert.tolerated_faults(
+    result = bnncert.faults(
         *(network, asked.region, label),
         ties=ties,
         layers=layers,

@@ -37,7 +37,7 @@ def question(
 def check(seed: int, radius: int) -> FaultsResult:
     tiny, points, ball, label, ties = question(seed, radius)
     chosen: Literal["violation", "robust"] = "robust" if ties == "robust" else "violation"
-    found = bnncert.tolerated_faults(tiny.build(), ball, label, ties=chosen, timeout=60)
+    found = bnncert.faults(tiny.build(), ball, label, ties=chosen, timeout=60)
     for row in found.rows:
         scope = (row.scope.kind, row.scope.place, row.scope.layer)
         least = least_faults(tiny, points, label, ties, scope, MOST)

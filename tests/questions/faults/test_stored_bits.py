@@ -48,7 +48,7 @@ def ask(sketch: Sketch, layers: list[int] | None = None) -> FaultsResult:
     image = np.full(network.inputs, 0.75)
     label = int(network.classify(image)[0])
     ball = bnncert.Ball("linf", image, 0)
-    return bnncert.tolerated_faults(network, ball, label, layers=layers, timeout=10)
+    return bnncert.faults(network, ball, label, layers=layers, timeout=10)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,22 @@
-"""Few faults that change the class at one point, for every scope.
+r"""Few faults that change the class, at points of the region at which that is likely.
 
 What is found here is a candidate: the caller replays it on the network with these faults.
+
+A set S of wrong signs of a layer changes the sums of the next layer by -2 sum_{i in S} x_i w_i; the
+class follows from these sums.  For every number of faults a beam search keeps the sets with the
+smallest margins, and extends them by one neuron.  If the next layer is the last one, sets are
+compared by a smooth margin, with tanh(distance from the threshold / WIDTH_OF_SIGN) in the place of
+signs: it also counts neurons that come near to their thresholds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
@@ -16,8 +24,10 @@ from bnncert.kernel.rules.fault_losses import Gains, knapsack, sign_gains, weigh
 from bnncert.kernel.rules.fault_questions import FaultScope, PointSigns
 from bnncert.kernel.rules.weight_flips import NEVER, Fault, flip_costs, flip_order
 from bnncert.model.network import Network
-from bnncert.problem import Target
-from bnncert.questions.faults.fault_beam import Beam, WrongSigns
+from bnncert.problem import Problem, Target
+
+#: Rivals towards which a point is made.
+MOST_RIVALS = 2
 
 #: Sets of each beam that are completed by faults in the last layer.
 COMPLETED = 3
@@ -25,8 +35,46 @@ COMPLETED = 3
 #: The largest number of faults that a beam search looks at.
 MOST_LEVELS = 100
 
-#: Signs of one layer that are evaluated at once.
-CELLS_AT_ONCE = 2**24
+#: Sets that are kept for each number of faults, and how many faults one more neuron may take.
+WIDTH, DEAREST = 24, 24
+
+#: The distance from a threshold within which a smooth sign differs from the sign.
+WIDTH_OF_SIGN = 2.0
+
+#: Signs or sums of one layer that are evaluated at once, and entries of the table of their changes.
+CELLS = 2**24
+
+
+def attack_points(problem: Problem) -> Iterator[FloatArray]:
+    """Yield the centre of the region, and points towards rivals.
+
+    Such a point is the one farthest in the direction -g, g being the product of all weight
+    matrices and the margin's coefficients: the gradient of the margin if the signs were linear.
+    """
+    network, region = problem.network, problem.region
+    found = [region.center]
+    if not np.array_equal(region.lo, region.hi):
+        values = [t.values(network.last_signs(region.center[None, :]))[0] for t in problem.targets]
+        for number in np.argsort(values)[:MOST_RIVALS].tolist():
+            slope = problem.targets[number].objectives[0].coefficients
+            for layer in reversed(network.layers):
+                slope = np.asarray(slope @ layer.weights.astype(np.float64))
+            width = float((region.hi - region.lo).max())
+            found.append(region.project((region.center - width * np.sign(slope))[None, :])[0])
+    for point in found:
+        # A point of the region next to it: of float32 numbers if possible.
+        settled = (region.settle(point, kind) for kind in (np.float32, np.float64))
+        yield from [p for p in settled if p is not None][:1]
+
+
+def signs_from(network: Network, number: int, signs: Float32Array) -> list[Float32Array]:
+    """Return the signs of a layer and of all above it, for rows of its signs, in floats."""
+    found = [signs]
+    for layer in network.layers[number + 1 :]:
+        value = layer.operator(np.float32).forward(found[-1])
+        plus = value >= layer.threshold(np.float32)
+        found.append(np.where(plus, np.float32(1), np.float32(-1)))
+    return found
 
 
 class PointAttack:
@@ -36,31 +84,19 @@ class PointAttack:
     ----------
     at
         The point and its signs.
-    label
-        The class that should change.
-    targets
-        The adversarial classes, whose objectives are the margins.
+    problem
+        The question without faults, whose objectives are the margins over rivals.
     deadline
         When to stop.
     """
 
-    def __init__(
-        self,
-        at: PointSigns,
-        label: int,
-        targets: Sequence[Target],
-        deadline: Deadline,
-    ) -> None:
-        self.at, self.label, self.targets = at, label, targets
-        self.deadline = deadline
+    def __init__(self, at: PointSigns, problem: Problem, deadline: Deadline) -> None:
+        assert problem.label is not None
+        self.at, self.label, self.targets = at, problem.label, problem.targets
+        self.network, self.deadline = at.network, deadline
         self._beams: dict[tuple[int, str], Beam] = {}
         #: The flips after which the other sign is certain, by layer, for each of its neurons.
         self._costs: dict[int, IntArray] = {}
-
-    @property
-    def network(self) -> Network:
-        """The network."""
-        return self.at.network
 
     def faults(self, scope: FaultScope, most: int) -> Iterator[list[Fault]]:
         """Yield sets of at most `most` faults that may change the class, the best ones first."""
@@ -112,24 +148,18 @@ class PointAttack:
         order = np.argsort(cost, kind="stable")
         order = order[cost[order] < NEVER]
         home = self.at.signs[number].astype(np.float32)
-        height, found = max(1, CELLS_AT_ONCE // home.size), 0
+        height, found = max(1, CELLS // home.size), 0
         for start in range(0, order.size, height):
             if found >= 2 or self.deadline.passed():
                 return
             part = order[start : start + height]
             signs = np.repeat(home[None, :], part.size, axis=0)
             signs[np.arange(part.size), part] *= -1
-            for j in part[self._margins(number, signs) <= 0][: 2 - found].tolist():
+            last = signs_from(self.network, number, signs)[-1].astype(np.float64)
+            margins = np.min([target.values(last) for target in self.targets], axis=0)
+            for j in part[margins <= 0][: 2 - found].tolist():
                 found += 1
                 yield self._faults_of("weights", self.at, number, [j])
-
-    def _margins(self, number: int, signs: Float32Array) -> FloatArray:
-        """Return the least margin for rows of signs of a layer, in floats."""
-        for layer in self.network.layers[number + 1 :]:
-            value = layer.operator(np.float32).forward(signs)
-            signs = np.where(value >= layer.threshold(np.float32), np.float32(1), np.float32(-1))
-        values = [target.values(signs.astype(np.float64)) for target in self.targets]
-        return np.asarray(np.min(np.array(values), axis=0))
 
     # -- the last layer and the output ----------------------------------------------------
 
@@ -155,18 +185,18 @@ class PointAttack:
         yield from sorted(found, key=len)[:2]
 
     def _first_lost(self, target: Target, margin: Fraction, lost: Sequence[int]) -> int | None:
-        """Return the least index of a loss that the margin does not survive."""
-        unit = self.network.output.integers[1]
-        return next(
-            (k for k, v in enumerate(lost) if _is_lost(target, margin - Fraction(v, unit))), None
-        )
+        """Return the least index of a loss after which the margin certainly violates."""
+        objective, unit = target.objectives[0], self.network.output.integers[1]
+        for index, loss in enumerate(lost):
+            value = margin - Fraction(loss, unit) + objective.exact_error
+            if value < 0 or (value == 0 and not objective.tie_is_fine):
+                return index
+        return None
 
-    def _margins_at(self, signs: SignArray) -> list[tuple[Target, int, Fraction]]:
-        found = []
+    def _margins_at(self, signs: SignArray) -> Iterator[tuple[Target, int, Fraction]]:
         for target in self.targets:
             assert target.rival is not None
-            found.append((target, target.rival, target.objectives[0].exactly(signs)))
-        return found
+            yield target, target.rival, target.objectives[0].exactly(signs)
 
     def _last_layer(
         self, scope: FaultScope, at: PointSigns, before: list[Fault], most: int, *, weights: bool
@@ -244,17 +274,20 @@ class PointAttack:
             rivals = [t.rival for t in self.targets if t.rival is not None]
             made = Beam(self.at, number, self._cost(kind, number), self.label, rivals)
             self._beams[key] = made
-        beam = self._beams[key]
-        yield from list(beam.levels)
-        yield from beam.grow(min(most, MOST_LEVELS), self.deadline)
+        yield from self._beams[key].grow(min(most, MOST_LEVELS), self.deadline)
 
     def _anywhere(self, scope: FaultScope, most: int) -> Iterator[list[Fault]]:
         """Yield faults in one hidden layer that are completed in the last layer and the output."""
         best: list[Fault] | None = None
-        weights = scope.kind == "weights"
-        for found in self._last_layer(scope, self.at, [], most, weights=weights):
-            if best is None or len(found) < len(best):
-                best, most = found, len(found) - 1
+
+        def complete(at: PointSigns, before: list[Fault]) -> None:
+            nonlocal best, most
+            weights, rest = scope.kind == "weights", most - len(before)
+            for found in self._last_layer(scope, at, before, rest, weights=weights):
+                if best is None or len(found) < len(best):
+                    best, most = found, len(found) - 1
+
+        complete(self.at, [])
         for number in range(self.network.depth - 1):
             if self.deadline.passed():
                 break
@@ -263,28 +296,106 @@ class PointAttack:
                     break
                 for chosen in sets[:COMPLETED]:
                     before = self._faults_of(scope.kind, self.at, number, chosen.neurons)
-                    after = self._with_wrong_signs(number, chosen.neurons)
-                    rest = most - len(before)
-                    for found in self._last_layer(scope, after, before, rest, weights=weights):
-                        if best is None or len(found) < len(best):
-                            best, most = found, len(found) - 1
+                    complete(self._with_wrong_signs(number, chosen.neurons), before)
         if best is not None:
             yield best
 
     def _with_wrong_signs(self, number: int, neurons: Iterable[int]) -> PointSigns:
         """Return the signs at the point if neurons of a layer have their other signs."""
-        signs = list(self.at.signs[: number + 1])
-        signs[number] = signs[number].copy()
-        signs[number][list(neurons)] *= -1
-        for layer in self.network.layers[number + 1 :]:
-            value = layer.operator(np.float32).forward(signs[-1][None, :].astype(np.float32))[0]
-            plus = value >= layer.threshold(np.float32)
-            signs.append(np.where(plus, 1, -1).astype(np.int8))
-        return PointSigns(self.network, self.at.point, tuple(signs))
+        wrong = self.at.signs[number].copy()
+        wrong[list(neurons)] *= -1
+        above = signs_from(self.network, number, wrong[None, :].astype(np.float32))
+        signs = (*self.at.signs[:number], *(rows[0].astype(np.int8) for rows in above))
+        return PointSigns(self.network, self.at.point, signs)
 
 
-def _is_lost(target: Target, margin: Fraction) -> bool:
-    """Whether a margin certainly violates the property."""
-    objective = target.objectives[0]
-    value = margin + objective.exact_error
-    return value < 0 if objective.tie_is_fine else value <= 0
+class WrongSigns(NamedTuple):
+    """Neurons of a layer with wrong signs, the sums of the next layer, and the margin."""
+
+    neurons: frozenset[int]
+    sums: Float32Array
+    margin: float
+
+
+class Beam:
+    """The sets of wrong signs of one layer, which is below the last one, for 0, 1, 2, .. faults.
+
+    `cost` has the faults that each wrong sign takes.
+    """
+
+    def __init__(
+        self, at: PointSigns, number: int, cost: IntArray, label: int, rivals: list[int]
+    ) -> None:
+        self._network, self._above = at.network, number + 1
+        self._label, self._rivals = label, rivals
+        layer = at.network.layers[number + 1]
+        home = at.signs[number].astype(np.float32)
+        sums = layer.operator(np.float32).forward(home[None, :])[0]
+        #: The change of the sums by each neuron, as an array if it is small.
+        self._steps: Any = layer.weights.T.tocsr().astype(np.float32).multiply(-2 * home[:, None])
+        self._steps = self._steps.tocsr()
+        if layer.size * layer.inputs <= CELLS:
+            self._steps = self._steps.toarray()
+        self._by_cost = {c: np.flatnonzero(cost == c) for c in range(1, DEAREST + 1)}
+        start = WrongSigns(frozenset(), sums, float(self._margins(sums[None, :])[0]))
+        self._levels: list[list[WrongSigns]] = [[start]]
+
+    def grow(self, most: int, deadline: Deadline) -> Iterator[list[WrongSigns]]:
+        """Yield the best sets for 0, 1, 2, .. faults."""
+        yield from list(self._levels)
+        while len(self._levels) <= most and not deadline.passed():
+            self._levels.append(self._next(deadline))
+            yield self._levels[-1]
+
+    def _next(self, deadline: Deadline) -> list[WrongSigns]:
+        """Return the best sets with one more fault, of those that are reached in time."""
+        faults = len(self._levels)
+        height = max(1, CELLS // self._levels[0][0].sums.size)
+        seen: set[frozenset[int]] = set()
+        found: list[tuple[float, WrongSigns, int]] = []
+        for cost, members in self._by_cost.items():
+            if cost > faults:
+                continue
+            # A dear neuron is added to fewer sets.
+            for base in self._levels[faults - cost][: max(WIDTH // cost, 2)]:
+                new = [i for i in members.tolist() if i not in base.neurons]
+                new = [i for i in new if base.neurons | {i} not in seen]
+                seen.update(base.neurons | {i} for i in new)
+                for start in range(0, len(new), height):
+                    if deadline.passed():
+                        break
+                    part = new[start : start + height]
+                    ranks = self._ranks(base.sums + self._changes(part))
+                    best = np.argsort(ranks, kind="stable")[:WIDTH]
+                    found += [(float(ranks[k]), base, part[k]) for k in best]
+        found.sort(key=lambda entry: entry[0])
+        best_sets = [(b.neurons | {i}, b.sums + self._changes([i])[0]) for _, b, i in found[:WIDTH]]
+        if not best_sets:
+            return []
+        margins = self._margins(np.stack([sums for _, sums in best_sets]))
+        made = [WrongSigns(*entry, float(m)) for entry, m in zip(best_sets, margins, strict=True)]
+        return sorted(made, key=lambda entry: entry.margin)
+
+    def _changes(self, neurons: list[int]) -> Float32Array:
+        """Return the changes of the sums by other signs of some neurons."""
+        rows = self._steps[neurons]
+        return np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray())
+
+    def _margins(self, sums: Float32Array) -> FloatArray:
+        """Return the least margin for each row of sums of the next layer."""
+        limit = self._network.layers[self._above].threshold(np.float32)
+        signs = np.where(sums >= limit, np.float32(1), np.float32(-1))
+        return self._least(signs_from(self._network, self._above, signs)[-1].astype(np.float64))
+
+    def _ranks(self, sums: Float32Array) -> FloatArray:
+        """Return the numbers by which sets are compared, the smallest being the best."""
+        if self._above + 1 < self._network.depth:
+            return self._margins(sums)
+        limit = self._network.layers[self._above].threshold(np.float32)
+        return self._least(np.tanh((sums - limit) / np.float32(WIDTH_OF_SIGN)))
+
+    def _least(self, signs: npt.NDArray[Any]) -> FloatArray:
+        """Return the least margin for each row of signs of the last layer."""
+        output, kind = self._network.output, signs.dtype
+        scores = signs @ output.weights.T.astype(kind) + output.bias.astype(kind)
+        return np.asarray((scores[:, [self._label]] - scores[:, self._rivals]).min(axis=1))

@@ -1,44 +1,44 @@
-"""The faults that a network tolerates: both sides of every scope."""
+"""How many faults a network tolerates: both sides of every scope, improved until they meet."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.deadline import Deadline, Grace
+from bnncert.deadline import Grace
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods import REGISTRY, Options, Progress
+from bnncert.engine.methods import Options, Progress
 from bnncert.engine.replay import Replayer
-from bnncert.engine.verdict import Counterexample, Status
+from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.kernel.claims.faults import box_around
 from bnncert.kernel.rules.fault_questions import (
     FaultKind,
     FaultPlace,
     FaultProof,
+    FaultQuestion,
     FaultScope,
     FaultSetting,
     PointSigns,
 )
-from bnncert.kernel.rules.weight_flips import Fault, refuse_shared_weights, with_faults
+from bnncert.kernel.rules.weight_flips import Fault, FaultError, refuse_shared_weights, with_faults
 from bnncert.kernel.space import read_space
 from bnncert.model.description import SignZero
-from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.proofs.claims import write_claim
+from bnncert.proofs.claims import claim_section, class_details
 from bnncert.proofs.statement_section import region_section
 from bnncert.proofs.writing import CertificateError, write_counterexample
-from bnncert.questions.faults.fault_attack import PointAttack
-from bnncert.questions.faults.fault_claim import claim_of
-from bnncert.questions.faults.fault_points import attack_points
-from bnncert.questions.faults.fault_prover import FaultProver, largest
-from bnncert.questions.faults.faults_answer import FaultBit, FaultRow, FaultsResult
-from bnncert.regions import Region, refuse_cover
+from bnncert.questions.faults.fault_attack import PointAttack, attack_points
+from bnncert.questions.faults.faults_answer import FaultBit, FaultRow, FaultsResult, layer_name
+from bnncert.questions.prover import Effort, Prover
+from bnncert.questions.verify import warn_outside
+from bnncert.regions import Ball, Region, refuse_cover
 
 #: The share of the time for the first proof of a question, and its least and largest seconds.
 FIRST_SHARE, LEAST_SLICE, FIRST_SLICE = 0.03, 0.2, 2.0
@@ -50,7 +50,7 @@ QUESTION_SECONDS = 10.0
 ATTACK_SHARE, ATTACK_SECONDS = 0.3, 20.0
 
 
-def tolerated_faults(
+def faults(
     network: Network,
     region: Region,
     label: int,
@@ -115,34 +115,29 @@ def tolerated_faults(
     --------
     >>> import bnncert
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> found = bnncert.tolerated_faults(net, bnncert.Ball("linf", [0.5, 0.25], 0), label=0)
+    >>> found = bnncert.faults(net, bnncert.Ball("linf", [0.5, 0.25], 0), label=0)
     >>> row = found.row("weights", "layer", 1)
     >>> row.certified, row.falsified, [str(bit) for bit in row.bits]
     (0, 1, ['layer 1, neuron 0, input 0: 1 -> -1'])
     """
     network = network.with_sign_zero(sign_zero)
-    REGISTRY.make(method)
     refuse_cover(region, "faults")
+    # Derived networks have this sign(0) already; their certificates do not state it.
+    prover = Prover(Effort(method, timeout, options, progress, certificate), [network])
     refuse_shared_weights(network)
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InputError(f"limit is {limit}; expected a number of faults >= 0")
     if not question_timeout > 0:
         raise InputError(f"question timeout is {question_timeout}; expected seconds > 0")
     problem = robustness(network, region, label, targets, ties)
-    search = _FaultSearch(problem, ties, limit, Deadline(timeout), scopes_of(network, layers))
-    search.question_seconds = question_timeout
-    with folder_for(certificate) as folder:
-        wanted = None if certificate is None else Path(certificate)
-        kept = None if wanted is None else folder
-        search.prover = FaultProver(
-            problem, search.setting, ties, method, options, search.told, folder=kept
-        )
-        search.progress = progress
+    warn_outside(network, region)
+    search = FaultSearch(problem, ties, scopes_of(network, layers), limit, prover, question_timeout)
+    with prover:
         try:
             search.run()
         except KeyboardInterrupt as stop:
-            raise Interrupted(_finished(search, wanted, folder)) from stop
-        return _finished(search, wanted, folder)
+            raise Interrupted(search.finished()) from stop
+        return search.finished()
 
 
 def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[FaultScope]:
@@ -165,46 +160,55 @@ def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[Fau
     return scopes
 
 
-class _FaultSearch:
-    """The rows of one table, which are improved until both sides meet or time is up."""
+class FaultSearch:
+    """The rows of one table, which are improved until both sides meet or time is up.
 
-    prover: FaultProver
-    question_seconds = QUESTION_SECONDS
-    progress: Progress | None = None
-    #: What is done at the moment, for the progress.
-    stage = "no faults"
+    No more than `limit` faults are of interest, and one verification has at most `seconds`.
+    """
 
     def __init__(
         self,
         problem: Problem,
         ties: Ties,
-        limit: int | None,
-        deadline: Deadline,
         scopes: Sequence[FaultScope],
+        limit: int | None,
+        prover: Prover,
+        seconds: float,
     ) -> None:
-        network, region = problem.network, problem.region
+        network = problem.network
         assert problem.label is not None
         rivals = [t.rival for t in problem.targets if t.rival is not None]
-        self.problem, self.ties, self.deadline = problem, ties, deadline
+        self.problem, self.ties, self.prover = problem, ties, prover
         # The checker derives the same questions from the same box.
-        space, _, _ = read_space(region_section(region), network)
+        space, _, _ = read_space(region_section(problem.region), network)
         self.setting = FaultSetting(network, problem.label, rivals, *box_around(space))
-        self.limit = limit
-        self._grace = Grace(deadline)
+        self.deadline, self.limit, self.seconds = prover.deadline, limit, seconds
+        self._grace = Grace(self.deadline)
         self._weights = sum(layer.rows.indices.size for layer in network.layers)
-        self.rows = {
-            scope: FaultRow(scope, _layer_name(network, scope), None, None, scope.size(network))
-            for scope in scopes
-        }
+        self.rows: dict[FaultScope, FaultRow] = {}
+        for scope in scopes:
+            layer = None if scope.layer is None else layer_name(network, scope.layer)
+            self.rows[scope] = FaultRow(scope, layer, scope.size(network))
+        #: The names of proved questions, and the longest time for open ones.
+        self._proved: set[str] = set()
+        self._open: dict[str, float] = {}
+        #: What is done at the moment, for the progress.
+        self._stage = "no faults"
 
     def run(self) -> None:
-        """Improve all rows."""
-        status = self._without_faults()
-        if status == "not_robust":
+        """Decide the question without faults, and improve all rows."""
+        result = self._decide(FaultQuestion(self.problem.network), self.deadline.remaining())
+        for scope, row in self.rows.items():
+            if result.status == "robust":
+                proof = self.setting.proofs(scope)[0]
+                self.rows[scope] = replace(row, certified=0, proof=proof)
+            elif result.status == "not_robust":
+                self.rows[scope] = replace(row, counterexample=result.counterexample)
+        if result.status == "not_robust":
             return
         self._falsify()
         self._share_faults()
-        if status != "robust":
+        if result.status != "robust":
             # More faults are not easier to exclude than none.
             return
         first = FIRST_SLICE
@@ -212,38 +216,13 @@ class _FaultSearch:
             first = max(LEAST_SLICE, FIRST_SHARE * self.deadline.seconds)
         # What holds for stuck thresholds of a layer is tried first for its weights.
         for scope in sorted(self.rows, key=lambda scope: scope.kind == "weights"):
-            self._certify(scope, min(first, FIRST_SLICE, self.question_seconds))
+            self._certify(scope, min(first, FIRST_SLICE, self.seconds))
         self._close_gaps()
 
-    def result(self) -> FaultsResult:
-        """Return what is known."""
-        self._share_faults()
-        region = self.problem.region
-        return FaultsResult(
-            self.setting.label,
-            region.describe(),
-            region.to_dict(),
-            tuple(self.rows.values()),
-            self.deadline.elapsed(),
-        )
-
-    def told(self, text: str, done: int, total: int) -> None:
-        """Report the progress of one verification."""
-        if self.progress is not None:
-            self.progress(f"{self.stage}: {text}", done, total)
-
-    # -- no faults ----------------------------------------------------------------------------
-
-    def _without_faults(self) -> Status:
-        """Decide the question without faults; a counterexample to it falsifies 0 faults."""
-        status, found = self.prover.without_faults(self.deadline)
-        changes: dict[str, Any] = {"falsified": 0, "counterexample": found}
-        for scope, row in self.rows.items():
-            if status == "robust":
-                changes = {"certified": 0, "proof": self.setting.proofs(scope)[0]}
-            if status in ("robust", "not_robust"):
-                self.rows[scope] = replace(row, **changes)
-        return status
+    def _question(self, network: Network, region: Region) -> Problem:
+        """Return the question about a network that is derived from the given one."""
+        label, rivals = self.setting.label, tuple(self.setting.rivals)
+        return robustness(network, region, label, rivals, self.ties)
 
     # -- the upper side -----------------------------------------------------------------------
 
@@ -252,24 +231,42 @@ class _FaultSearch:
         share = ATTACK_SECONDS
         if self.deadline.seconds is not None:
             share = ATTACK_SHARE * self.deadline.seconds
-        deadline = self.deadline.within(share)
-        for point in attack_points(self.problem, self.setting):
-            pattern = next(self.problem.network.exact_patterns(point), None)
+        deadline, network = self.deadline.within(share), self.problem.network
+        for point in attack_points(self.problem):
+            pattern = next(network.exact_patterns(point), None)
             if pattern is None:
                 continue
-            at = PointSigns(self.problem.network, point, pattern)
-            attack = PointAttack(at, self.setting.label, self.problem.targets, deadline)
+            attack = PointAttack(PointSigns(network, point, pattern), self.problem, deadline)
             for scope in sorted(self.rows, key=self._effort):
                 if deadline.passed():
                     return
-                self.stage = f"{scope.kind}, {self.rows[scope].name}"
-                self.told("faults that change the class", 0, 0)
+                told = self.prover.told(f"{scope.kind}, {self.rows[scope].name}: ")
+                if told is not None:
+                    told("faults that change the class", 0, 0)
                 most = self._upper(self.rows[scope]) - 1
-                for faults in attack.faults(scope, most):
-                    if len(faults) <= most and self._replay(scope, point, faults):
+                for found in attack.faults(scope, most):
+                    if len(found) <= most and self._replay(scope, point, found):
                         break
                 if "computed" in self.setting.proofs(scope):
                     self._certify(scope, 0.0)
+
+    def _replay(self, scope: FaultScope, point: FloatArray, found: Sequence[Fault]) -> bool:
+        """Evaluate the network with these faults exactly; keep them if the class differs."""
+        problem = self._faulty(found)
+        replayer = Replayer(problem)
+        shown = (replayer.confirm(target, point) for target in problem.targets)
+        counterexample = next((entry for entry in shown if entry is not None), None)
+        if counterexample is None:
+            return False
+        bits = tuple(FaultBit.of(self.problem.network, fault) for fault in found)
+        self.rows[scope] = replace(
+            self.rows[scope], faults=tuple(found), bits=bits, counterexample=counterexample
+        )
+        return True
+
+    def _faulty(self, found: Sequence[Fault]) -> Problem:
+        """Return the question about the network with these faults."""
+        return self._question(with_faults(self.problem.network, found), self.problem.region)
 
     def _share_faults(self) -> None:
         """Use the faults of one neuron for its layer, and those of a layer for faults anywhere."""
@@ -284,9 +281,8 @@ class _FaultSearch:
                 if other.falsified < self._upper(self.rows[scope]):
                     self.rows[scope] = replace(
                         self.rows[scope],
-                        falsified=other.falsified,
-                        bits=other.bits,
                         faults=other.faults,
+                        bits=other.bits,
                         counterexample=other.counterexample,
                     )
 
@@ -301,24 +297,6 @@ class _FaultSearch:
         known = [row.limit + 1, *([] if self.limit is None else [self.limit + 1])]
         return min(known if row.falsified is None else [*known, row.falsified])
 
-    def with_faults(self, faults: Sequence[Fault]) -> Problem:
-        """Return the question about the network with these faults."""
-        network, region = with_faults(self.problem.network, faults), self.problem.region
-        rivals = tuple(self.setting.rivals)
-        return robustness(network, region, self.setting.label, rivals, self.ties)
-
-    def _replay(self, scope: FaultScope, point: FloatArray, faults: Sequence[Fault]) -> bool:
-        """Evaluate the network with these faults exactly; keep them if the class differs."""
-        row = self.rows[scope]
-        found = replayed(self.with_faults(faults), point)
-        if found is None:
-            return False
-        bits = tuple(_bit(self.problem.network, fault) for fault in faults)
-        self.rows[scope] = replace(
-            row, falsified=len(faults), bits=bits, faults=tuple(faults), counterexample=found
-        )
-        return True
-
     # -- the lower side -----------------------------------------------------------------------
 
     def _certify(self, scope: FaultScope, slice_: float) -> None:
@@ -332,11 +310,11 @@ class _FaultSearch:
             assert row.certified is not None
 
             def holds(count: int, proof: FaultProof = proof) -> bool:
-                self.stage = f"{scope.kind}, {self.rows[scope].name}, {count} faults"
+                self._stage = f"{scope.kind}, {self.rows[scope].name}, {count} faults"
                 # A question is a network of its own, which takes time to build.
                 if not self._grace.allows(self._weights):
                     return False
-                if not self.prover.is_tolerated(scope, count, proof, self.deadline, slice_):
+                if not self._is_tolerated(scope, count, proof, slice_):
                     return False
                 self.rows[scope] = replace(self.rows[scope], certified=count, proof=proof)
                 return True
@@ -369,64 +347,126 @@ class _FaultSearch:
             before = self.rows[scope].certified
             # A row ends with two or three questions that stay open.
             share = self.deadline.remaining() / (2 * len(waiting) + 2)
-            self._certify(scope, min(self.question_seconds, share))
+            self._certify(scope, min(self.seconds, share))
             if self.rows[scope].certified != before and not self.rows[scope].is_exact:
                 waiting.append(scope)
         for scope in self.rows:
             # What other rows have proved; no further question is asked.
             self._certify(scope, 0.0)
 
+    def _is_tolerated(
+        self, scope: FaultScope, count: int, proof: FaultProof, slice_: float
+    ) -> bool:
+        """Whether `count` faults of a scope are proved to be tolerated in the time."""
+        if proof == "computed":
+            return self._is_computed(scope, count)
+        try:
+            questions = self.setting.questions(scope, count, proof)
+            return all(self._is_robust(question, slice_) for question in questions)
+        except FaultError:
+            # The faults can be divided among the layers in too many ways.
+            return False
 
-def replayed(problem: Problem, point: FloatArray) -> Counterexample | None:
-    """Return a point at which the class differs as a counterexample, in exact arithmetic."""
-    replayer = Replayer(problem)
-    found = (replayer.confirm(target, point) for target in problem.targets)
-    return next((entry for entry in found if entry is not None), None)
+    def _is_computed(self, scope: FaultScope, count: int) -> bool:
+        """Whether the margins at the point exceed the losses by faults of the last layers."""
+        at = self.setting.at_point
+        assert at is not None
+        losses = self.setting.losses(scope, count)
+        for target in self.problem.targets:
+            assert target.rival is not None
+            (objective,) = target.objectives
+            value = objective.exactly(at.signs[-1]) - losses[target.rival] - objective.exact_error
+            if value < 0 or (value == 0 and not objective.tie_is_fine):
+                return False
+        return True
 
+    def _is_robust(self, question: FaultQuestion, slice_: float) -> bool:
+        """Whether a question is proved; it is asked again only with more time than before."""
+        name = name_of(question)
+        if name in self._proved:
+            return True
+        limit = min(slice_, self.deadline.remaining())
+        if limit <= 0 or self._open.get(name, 0.0) >= limit:
+            return False
+        return self._decide(question, limit).status == "robust"
 
-def _layer_name(network: Network, scope: FaultScope) -> int | str | None:
-    if scope.layer is None:
-        return None
-    return "output" if scope.layer == network.depth else scope.layer + 1
+    def _decide(self, question: FaultQuestion, seconds: float) -> Result:
+        """Decide a question, and remember that it is proved, or how long it has been open.
 
-
-def _bit(network: Network, fault: Fault) -> FaultBit:
-    """Return a fault with the weight that it changes."""
-    name = _layer_name(network, FaultScope("weights", "layer", fault.layer))
-    assert name is not None
-    if fault.input is None:
-        return FaultBit(name, fault.neuron, None, -fault.sign, fault.sign)
-    if fault.layer == network.depth:
-        weight = float(network.output.weights[fault.neuron, fault.input])
-    else:
-        rows = network.layers[fault.layer].rows
-        row = slice(rows.indptr[fault.neuron], rows.indptr[fault.neuron + 1])
-        weight = float(rows.data[row][rows.indices[row] == fault.input][0])
-    return FaultBit(name, fault.neuron, fault.input, weight, -weight)
-
-
-def _finished(search: _FaultSearch, path: Path | None, folder: Path) -> FaultsResult:
-    """Return what is known, and write its certificate if one is wanted."""
-    result = search.result()
-    if path is None:
+        Its inputs are those of the region, or the numbers of flips of all neurons, few in all.
+        """
+        name, region = name_of(question), self.problem.region
+        if question.flips is not None:
+            flips, none = question.flips, np.zeros(question.network.inputs)
+            region = Ball("l1", none, flips, 0, max(flips, 1), grid=1)
+        problem = self._question(question.network, region)
+        result = self.prover.decide(problem, seconds, name=name, prefix=f"{self._stage}: ")
+        result = self.prover.certified(result)
+        if result.status == "robust":
+            self._proved.add(name)
+        else:
+            self._open[name] = math.inf if result.status == "not_robust" else seconds
         return result
-    known = [r for r in result.rows if r.certified is not None or r.counterexample is not None]
-    if not known:
-        return replace(result, no_certificate="nothing is decided")
-    parts: list[Path] = []
-    seen: set[Path] = set()
-    for number, row in enumerate(known):
-        if row.certified is not None and row.proof is not None:
-            for part in search.prover.parts(row.scope, row.certified, row.proof):
-                if part not in seen:
-                    seen.add(part)
-                    parts.append(part)
-        if row.counterexample is not None:
-            faulty = search.with_faults(row.faults)
-            parts.append(folder / f"replay-{number}.bnncert")
-            write_counterexample(parts[-1], faulty, faulty.network, row.counterexample)
-    try:
-        write_claim(path, claim_of(search.problem, search.ties, known), parts)
-    except CertificateError as error:
-        return replace(result, no_certificate=str(error))
-    return replace(result, certificate=str(path), seconds=search.deadline.elapsed())
+
+    # -- the answer ---------------------------------------------------------------------------
+
+    def finished(self) -> FaultsResult:
+        """Return what is known, and write its certificate if one is wanted."""
+        self._share_faults()
+        written, reason = None, ""
+        if self.prover.wants_certificate:
+            try:
+                written = self._write()
+                reason = "" if written else "nothing is decided"
+            except CertificateError as error:
+                reason = str(error)
+        region, rows = self.problem.region, tuple(self.rows.values())
+        told = (self.setting.label, region.describe(), region.to_dict(), rows)
+        return FaultsResult(*told, self.deadline.elapsed(), written, reason)
+
+    def _write(self) -> str | None:
+        """Write the certificate of all rows that say something; return its name."""
+        known = [r for r in self.rows.values() if r.certified is not None or r.counterexample]
+        if not known:
+            return None
+        # Each part once, in the order in which the checker takes them.
+        parts: dict[str, None] = {}
+        for row in known:
+            if row.certified is not None and row.proof is not None and row.proof != "computed":
+                questions = self.setting.questions(row.scope, row.certified, row.proof)
+                parts |= dict.fromkeys(map(name_of, questions))
+            if row.counterexample is not None:
+                name, faulty = f"faults: {row.scope}", self._faulty(row.faults)
+                file = self.prover.file(name)
+                write_counterexample(file, faulty, faulty.network, row.counterexample)
+                parts[name] = None
+        details = class_details(self.problem, self.problem.network, self.ties)
+        details["rows"] = [row.claimed() for row in known]
+        claim = claim_section("faults", self.problem.region, details)
+        return self.prover.finish(claim, parts)
+
+
+def name_of(question: FaultQuestion) -> str:
+    """Return what identifies a question: its network and its number of flips."""
+    return f"{question.network.content_hash} {question.flips}"
+
+
+def largest(holds: Callable[[int], bool], lower: int, upper: int, start: int | None = None) -> int:
+    """Return the largest count below `upper` that is found to hold, `lower` being known to hold.
+
+    Steps are doubled until one fails, and then halved; `start` is tried first.
+    """
+    step, failed = 1, upper
+    if start is not None and lower < start < upper:
+        lower, failed = (start, failed) if holds(start) else (lower, start)
+    while failed > lower + 1:
+        count = min(lower + step, failed - 1)
+        if holds(count):
+            lower, step = count, 2 * step
+        else:
+            failed = count
+            break
+    while failed > lower + 1:
+        middle = (lower + failed) // 2
+        lower, failed = (middle, failed) if holds(middle) else (lower, middle)
+    return lower

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.verdict import Counterexample
 from bnncert.kernel.rules.fault_questions import FaultProof, FaultScope
 from bnncert.kernel.rules.weight_flips import Fault
+from bnncert.model.network import Network
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,20 @@ class FaultBit:
     old: float
     new: float
 
+    @staticmethod
+    def of(network: Network, fault: Fault) -> FaultBit:
+        """Return a fault of a network with the weight that it changes."""
+        name = layer_name(network, fault.layer)
+        if fault.input is None:
+            return FaultBit(name, fault.neuron, None, -fault.sign, fault.sign)
+        if fault.layer == network.depth:
+            weight = float(network.output.weights[fault.neuron, fault.input])
+        else:
+            rows = network.layers[fault.layer].rows
+            row = slice(rows.indptr[fault.neuron], rows.indptr[fault.neuron + 1])
+            weight = float(rows.data[row][rows.indices[row] == fault.input][0])
+        return FaultBit(name, fault.neuron, fault.input, weight, -weight)
+
     def __str__(self) -> str:
         where = "output" if self.layer == "output" else f"layer {self.layer}"
         if self.input is None:
@@ -38,10 +53,10 @@ class FaultBit:
         place = "score" if self.layer == "output" else "neuron"
         return f"{where}, {place} {self.neuron}, input {self.input}: {self.old:g} -> {self.new:g}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        names = ("layer", "neuron", "input", "old", "new")
-        return {name: getattr(self, name) for name in names}
+
+def layer_name(network: Network, number: int) -> int | str:
+    """Return a layer as users count: from 1, or "output"."""
+    return "output" if number == network.depth else number + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,29 +69,32 @@ class FaultRow:
         Which faults count.
     layer
         The layer of the scope, from 1, or "output"; None for faults anywhere.
-    certified
-        No set of so many faults changes the class; None if the class may differ without a fault.
-    falsified
-        The number of faults in `bits`, which change the class; None if none were found.
     limit
         The number of faults that the scope has room for.
-    bits
-        The faults that change the class.
-    counterexample
-        The input at which they do, replayed on the network with these faults.
+    certified
+        No set of so many faults changes the class; None if the class may differ without a fault.
     proof
         How `certified` was proved.
+    faults, bits
+        The faults that change the class, as the kernel and as users count.
+    counterexample
+        The input at which they do, replayed on the network with these faults; None if no faults
+        that change the class are known.
     """
 
     scope: FaultScope
     layer: int | str | None
-    certified: int | None
-    falsified: int | None
     limit: int
-    bits: tuple[FaultBit, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    counterexample: Counterexample | None = None
+    certified: int | None = None
     proof: FaultProof | None = None
+    faults: tuple[Fault, ...] = ()
+    bits: tuple[FaultBit, ...] = ()
+    counterexample: Counterexample | None = None
+
+    @property
+    def falsified(self) -> int | None:
+        """The number of faults in `bits`, which change the class; None if none are known."""
+        return None if self.counterexample is None else len(self.faults)
 
     @property
     def is_exact(self) -> bool:
@@ -97,11 +115,22 @@ class FaultRow:
     @property
     def texts(self) -> tuple[str, str, str]:
         """The numbers certified and falsified, and whether they meet, as a table shows them."""
-        sure = "-" if self.certified is None else str(self.certified)
+        sure, false = ("-" if n is None else str(n) for n in (self.certified, self.falsified))
         if self.certified == self.limit:
             sure = f"all {self.limit}"
-        false = "-" if self.falsified is None else str(self.falsified)
         return sure, false, "exact" if self.is_exact else "open"
+
+    def claimed(self) -> dict[str, Any]:
+        """Return the row for the claim of a certificate."""
+        faults = [[f.layer, f.neuron, f.input, f.sign] for f in self.faults]
+        return {
+            "kind": self.scope.kind,
+            "place": self.scope.place,
+            "layer": self.scope.layer,
+            "certified": self.certified,
+            "proof": self.proof,
+            "faults": None if self.counterexample is None else faults,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -115,7 +144,7 @@ class FaultRow:
             "falsified": self.falsified,
             "exact": self.is_exact,
             "limit": self.limit,
-            "bits": [bit.to_dict() for bit in self.bits],
+            "bits": [asdict(bit) for bit in self.bits],
             "counterexample": found and found.to_dict(),
             "proof": self.proof,
         }
@@ -137,10 +166,8 @@ class FaultsResult(Answer):
         The answers, one for each scope.
     seconds
         The time of the whole search.
-    certificate
-        The file with the proofs, if it was requested and written.
-    no_certificate
-        Why there is no certificate.
+    certificate, no_certificate
+        The file with the proofs if it was requested and written, and why there is none.
     """
 
     HOLDS = frozenset({"exact"})
