@@ -32,7 +32,7 @@ _MODULES = {
     "problem": "Objective Problem",
     "problem.vnnlib": "read_vnnlib",
     "problem.vnnlib.query": "Specification",
-    "questions.compare.compare": "compare_networks",
+    "questions.compare.compare": "compare",
     "questions.count.count": "count",
     "questions.explain.explain": "explain",
     "questions.faults.fault_search": "faults",
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from bnncert.problem import Problem as Problem
     from bnncert.problem.vnnlib import read_vnnlib as read_vnnlib
     from bnncert.problem.vnnlib.query import Specification as Specification
-    from bnncert.questions.compare.compare import compare_networks as compare_networks
+    from bnncert.questions.compare.compare import compare as compare
     from bnncert.questions.count.count import count as count
     from bnncert.questions.explain.explain import explain as explain
     from bnncert.questions.faults.fault_search import faults as faults

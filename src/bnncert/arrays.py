@@ -1,4 +1,4 @@
-"""Array types by content, their hash, and the conversion of optional numbers."""
+"""Array types by content, their hash, their last place, and the conversion of optional numbers."""
 
 from __future__ import annotations
 
@@ -25,3 +25,14 @@ def optional_floats(values: npt.ArrayLike | None) -> FloatArray | None:
 def numbers_hash(numbers: FloatArray) -> str:
     """Return the SHA-256 of numbers as little-endian float64, one after the other."""
     return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()
+
+
+def last_place(numbers: FloatArray) -> int:
+    """Return the largest e such that all numbers are multiples of 2^e; 0 if all of them are 0."""
+    filled = numbers[numbers != 0]
+    if not filled.size:
+        return 0
+    fraction, exponent = np.frexp(filled)
+    whole = np.ldexp(fraction, 53).astype(np.int64)
+    zeros = np.frexp((whole & -whole).astype(np.float64))[1] - 1
+    return int((exponent.astype(np.int64) - 53 + zeros).min())

@@ -34,7 +34,7 @@ def test_a_network_and_its_export(pair: Path, run: Run) -> None:
     assert lines[0].startswith("A = net.npz, B = net.onnx: the data box; time limit 60 s")
     assert lines[1].split() == ["layer", "neurons", "of", "A", "of", "B", "differ"]
     assert lines[2].split() == ["layer", "1", "2", "2", "0"]
-    assert lines[4].startswith("identical: the normal forms are equal; in ")
+    assert lines[4].startswith("identical: the normal forms are equal, in ")
     assert lines[5].startswith("certificate: c.bnncert (")
     checked = run("check", "c.bnncert", "--model", "net.npz", "--other", "net.onnx", "--json", "-")
     assert checked.code == 0 and json.loads(checked.out)["verdict"] == "networks_equal"

@@ -89,9 +89,7 @@ KINDS: dict[str, Written] = {
     ),
     "equivalence": Written(
         lambda path, image: (
-            bnncert.compare_networks(
-                NET, NEAR, _box(image), timeout=60, certificate=path
-            ).certificate
+            bnncert.compare(NET, NEAR, _box(image), timeout=60, certificate=path).certificate
         ),
         {"box": _corners},
         NEAR,

@@ -35,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Made]]:
         one, two = random_pair(rng, 2)
         region = random_region(rng, ("linf", "box")[seed % 2], 2)
         path = folder / f"{seed}.bnncert"
-        result = bnncert.compare_networks(one.build(), two.build(), region, certificate=path)
+        result = bnncert.compare(one.build(), two.build(), region, certificate=path)
         way = "point" if result.status == "different" else result.how
         if result.certificate is not None and len(found[way]) < 2:
             found[way].append((one, two, region, path))
@@ -184,7 +184,7 @@ def test_excluded_classes_need_their_parts(seed: int, tmp_path: Path) -> None:
     one, two = random_pair(rng, 2)
     region = random_region(rng, ("linf", "box")[seed % 2], 2)
     path = tmp_path / "proof.bnncert"
-    found = bnncert.compare_networks(one.build(), two.build(), region, certificate=path)
+    found = bnncert.compare(one.build(), two.build(), region, certificate=path)
     assert found.how == "product" and accepted(path, one, two) is not None
     sections = unpack(path)
     excluded = sections[0].fields["details"]["excluded"]
@@ -203,10 +203,10 @@ def test_a_network_and_itself_with_ties_of_their_own(tmp_path: Path) -> None:
     """If sign(0) may be either, two runs of one network can have different classes."""
     net = bnncert.Network.from_arrays([[[1.0]], [[1], [-1]]], [[0], [0, 0]], sign_zero="either")
     path = tmp_path / "same.bnncert"
-    assert bnncert.compare_networks(net, net, certificate=path).status == "identical"
+    assert bnncert.compare(net, net, certificate=path).status == "identical"
     assert "the same class for all inputs if their ties have the same signs" in (
         check(path, net, other=net).statement
     )
     plus = net.with_sign_zero("plus")
-    bnncert.compare_networks(plus, plus, certificate=path)
+    bnncert.compare(plus, plus, certificate=path)
     assert "the same class for all inputs (real" in check(path, plus, other=plus).statement

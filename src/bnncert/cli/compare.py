@@ -46,7 +46,7 @@ from bnncert.model.formats.file_content import check_regular
 from bnncert.model.formats.inputs import pick_point
 from bnncert.model.loading import load
 from bnncert.model.network import Network
-from bnncert.questions.compare.compare import compare_networks
+from bnncert.questions.compare.compare import compare as compare_networks
 from bnncert.questions.compare.comparison_answer import NetworkComparison
 from bnncert.regions import Box, Region
 from bnncert.report.picture import CounterexampleFile, check_suffix

@@ -66,7 +66,7 @@ def compare(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     asked = random_grid_region(rng, one.inputs)
     nets, path = (one.build(), two.build()), wanted(rng, folder, "compare")
     way = how(rng)
-    result = bnncert.compare_networks(*nets, asked.region, certificate=path, **way)
+    result = bnncert.compare(*nets, asked.region, certificate=path, **way)
     found = Guarded()
     at = {p: pairs_at(one, two, p) for p in asked.points}
     differing = [p for p, pairs in at.items() if any(a != b for a, b in pairs)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.questions.compare.classes import UNDETERMINED, exact_classes
+from bnncert.questions.compare.difference import UNDETERMINED, exact_classes
 from tests.brute_force import TinyNetwork
 from tests.questions.compare.pairs import classes_at
 from tests.random_questions import random_network
@@ -66,9 +66,9 @@ def test_irrational_thresholds_are_compared_as_enclosures() -> None:
     layer = net.layers[0]
     upper = np.nextafter(layer.enclosure[1], np.inf)
     wide = replace(net, layers=(replace(layer, bias_hi=upper), *net.layers[1:]))
-    same = bnncert.compare_networks(wide, replace(wide, source="copy"))
+    same = bnncert.compare(wide, replace(wide, source="copy"))
     assert same.status == "identical" and "irrational" in same.notes[0]
     # No floats lie between the two, so neither a difference nor a proof is found.
-    other = bnncert.compare_networks(net, wide, bnncert.Box([-1, -1], [1, 1]), timeout=0.3)
+    other = bnncert.compare(net, wide, bnncert.Box([-1, -1], [1, 1]), timeout=0.3)
     assert "in A and between" in other.first_difference
     assert other.status in ("unknown", "timeout")

@@ -32,7 +32,7 @@ def ask(
     """Compare two networks; a certificate has to be accepted, and a difference to be right."""
     path = folder / "proof.bnncert"
     nets = one.build(), two.build()
-    found = bnncert.compare_networks(*nets, region, timeout=60, certificate=path)
+    found = bnncert.compare(*nets, region, timeout=60, certificate=path)
     statuses[f"{found.status} {found.how}"] += 1
     if found.status in (*EQUAL, "different"):
         assert found.certificate == str(path), found.notes
@@ -61,7 +61,7 @@ def test_on_a_grid_the_answer_is_that_of_enumeration(
     with pytest.MonkeyPatch.context() as patch:
         if rng.random() < 0.5:
             # As with many classes, i and j are compared with each other only at first.
-            patch.setattr("bnncert.questions.compare.on_region.MOST_CONDITIONS", 0)
+            patch.setattr("bnncert.questions.compare.compare.MOST_CONDITIONS", 0)
         found = ask(one, two, region, tmp_path_factory.mktemp("grid"))
     assert (found.status in EQUAL) == all(a == b for a, b in pairs)
     assert found.status in (*EQUAL, "different")
@@ -117,7 +117,7 @@ def test_the_same_network_in_another_format(tmp_path: Path) -> None:
     NET.save(tmp_path / "net.onnx")
     NET.save(tmp_path / "net.json")
     one, two = (bnncert.load(tmp_path / f"net.{kind}") for kind in ("onnx", "json"))
-    found = bnncert.compare_networks(one, two)
+    found = bnncert.compare(one, two)
     assert (found.status, found.how, found.scope) == ("identical", "normal forms", "all inputs")
     assert "identical: the normal forms are equal" in str(found)
     assert found.to_dict()["first_difference"] is None
@@ -148,7 +148,7 @@ def test_the_same_network_in_another_format(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_first_difference_in_words(other: bnncert.Network, text: str) -> None:
-    found = bnncert.compare_networks(NET, other, timeout=60)
+    found = bnncert.compare(NET, other, timeout=60)
     assert found.first_difference == text
     assert f"first difference: {text}" in str(found)
     assert found.status in ("equal", "different")
@@ -157,7 +157,7 @@ def test_the_first_difference_in_words(other: bnncert.Network, text: str) -> Non
 def test_a_network_with_fewer_layers() -> None:
     deeper = tiny(FIRST, ([[1, 0], [0, 1]], [0, 0]), ([[1, 0], [0, 1]], [0, 0]))
     plain = tiny(FIRST, ([[1, 0], [0, 1]], [0, 0]))
-    found = bnncert.compare_networks(plain, deeper)
+    found = bnncert.compare(plain, deeper)
     assert (found.status, found.how) == ("equal", "neurons")
     assert found.first_difference == "layer 2: A has 1 sign layers"
     assert [layer.second for layer in found.layers] == [2, 2, 2]
@@ -172,7 +172,7 @@ def test_scores_up_to_a_factor_and_a_common_shift() -> None:
         (-weights, -bias, False),
         (weights, bias + np.array([0.0, 4.0]), False),
     ):
-        found = bnncert.compare_networks(NET, tiny(FIRST, SECOND, (w.tolist(), b.tolist())))
+        found = bnncert.compare(NET, tiny(FIRST, SECOND, (w.tolist(), b.tolist())))
         assert (found.how == "neurons") == same
         assert (found.status == "equal") == same
 
@@ -181,18 +181,18 @@ def test_a_neuron_that_only_changes_outside_the_box() -> None:
     """The third neuron is +1 in the data box, so its weight may move to the bias."""
     one = tiny(([[1.0, 1.0], [1.0, 0.0]], [0.0, 2.0]), ([[1.0, 2.0], [-1.0, 0.0]], [0.0, 1.0]))
     two = tiny(([[1.0, 1.0]], [0.0]), ([[1.0], [-1.0]], [2.0, 1.0]))
-    found = bnncert.compare_networks(one, two)
+    found = bnncert.compare(one, two)
     assert (found.status, found.how) == ("equal", "neurons")
     assert found.scope.startswith("the data box (box in 2 dimensions")
     wide = bnncert.Box([-4, -4], [4, 4])
-    assert bnncert.compare_networks(one, two, wide, timeout=60).status == "different"
+    assert bnncert.compare(one, two, wide, timeout=60).status == "different"
 
 
 def test_given_inputs_are_evaluated_exactly() -> None:
     other = tiny(FIRST, (SECOND[0], [0, 0, -2]), OUTPUT)
     rng = np.random.default_rng(0)
     points = np.vstack([rng.integers(-4, 5, (300, 2)) / 4, rng.uniform(-1, 1, (300, 2))])
-    found = bnncert.compare_networks(NET, other, inputs=points)
+    found = bnncert.compare(NET, other, inputs=points)
     wanted = np.flatnonzero(NET.classify(points) != other.classify(points))
     assert found.inputs is not None and 0 < wanted.size < 600
     assert found.inputs.differing.tolist() == wanted.tolist()
@@ -202,7 +202,7 @@ def test_given_inputs_are_evaluated_exactly() -> None:
     assert found.difference is not None
     assert found.difference.point.tolist() == points[wanted[0]].tolist()
     rest = np.delete(points, wanted, axis=0)
-    found = bnncert.compare_networks(NET, other, inputs=rest)
+    found = bnncert.compare(NET, other, inputs=rest)
     assert (found.status, found.how) == ("equal", "inputs")
     assert found.scope == f"the {600 - wanted.size} given inputs"
 
@@ -214,7 +214,7 @@ def test_inputs_inside_a_region_are_tried_first() -> None:
         ([[1.0, 1.0], [1.0, 1.0]], [0.0, -1.9999]),
         ([[1.0, -2.0], [-1.0, 0.0]], [-2.0, 0.0]),
     )
-    found = bnncert.compare_networks(one, two, bnncert.Box([-1, -1], [1, 1]), inputs=[[1.0, 1.0]])
+    found = bnncert.compare(one, two, bnncert.Box([-1, -1], [1, 1]), inputs=[[1.0, 1.0]])
     assert found.difference is not None
     assert found.difference.point.tolist() == [1.0, 1.0]
 
@@ -223,11 +223,11 @@ def test_undetermined_ties_are_not_taken_for_equal() -> None:
     """Where sign(0) may be either, each network decides its ties on its own."""
     other = tiny(FIRST, (SECOND[0], [0, -2, 0]), OUTPUT)
     points = [[0.0, 0.0], [0.5, 0.25]]
-    found = bnncert.compare_networks(NET, other, inputs=points, sign_zero="either")
+    found = bnncert.compare(NET, other, inputs=points, sign_zero="either")
     assert found.status == "unknown" and found.inputs is not None
     assert found.inputs.undetermined.tolist() == [0]
     assert "class of 1 inputs is not determined" in found.notes[0]
-    same = bnncert.compare_networks(NET, NET, sign_zero="either")
+    same = bnncert.compare(NET, NET, sign_zero="either")
     assert same.status == "identical"
 
 
@@ -242,19 +242,19 @@ def test_networks_that_cannot_be_compared() -> None:
         (single, other, "single score"),
     ):
         with pytest.raises(bnncert.InputError, match=text):
-            bnncert.compare_networks(one, two)
-    assert bnncert.compare_networks(single, single).status == "identical"
+            bnncert.compare(one, two)
+    assert bnncert.compare(single, single).status == "identical"
     with pytest.raises(bnncert.InputError, match="the region has 3 inputs, the networks 2"):
-        bnncert.compare_networks(NET, NET, bnncert.Box([0] * 3, [1] * 3))
+        bnncert.compare(NET, NET, bnncert.Box([0] * 3, [1] * 3))
     far = replace(NET, input_lo=np.array([2.0, 2.0]), input_hi=np.array([3.0, 3.0]))
     with pytest.raises(bnncert.InputError, match="have no input in common"):
-        bnncert.compare_networks(NET, far)
+        bnncert.compare(NET, far)
 
 
 def test_the_intersection_of_different_data_boxes() -> None:
     other = tiny(FIRST, (SECOND[0], [0, 0, -2]), OUTPUT)
     narrow = replace(other, input_lo=np.array([0.5, 0.5]))
-    found = bnncert.compare_networks(NET, narrow, timeout=60)
+    found = bnncert.compare(NET, narrow, timeout=60)
     assert "different data boxes" in found.notes[0]
     assert found.difference is None or found.difference.point.min() >= 0.5
 
@@ -263,14 +263,14 @@ def test_the_data_box_of_one_network_counts() -> None:
     other = tiny(FIRST, (SECOND[0], [0, 0, -2]), OUTPUT)
     bare = replace(other, input_lo=None, input_hi=None)
     for pair, name in (((NET, bare), "A"), ((bare, NET), "B")):
-        notes = bnncert.compare_networks(*pair, timeout=60).notes
+        notes = bnncert.compare(*pair, timeout=60).notes
         assert f"only network {name} states a data box; the inputs in it count" in notes
 
 
 def test_without_a_data_box_only_the_neurons_are_compared() -> None:
     bare = replace(NET, input_lo=None, input_hi=None)
     other = tiny(FIRST, (SECOND[0], [0, -2, 0]), OUTPUT)
-    found = bnncert.compare_networks(bare, replace(other, input_lo=None, input_hi=None))
+    found = bnncert.compare(bare, replace(other, input_lo=None, input_hi=None))
     assert found.status == "unknown"
     assert found.notes == ("the networks state no data box; name the inputs that count",)
 
@@ -281,9 +281,9 @@ def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bnncert.questions.compare.boundary.BoundarySearch.run", interrupted)
+    monkeypatch.setattr("bnncert.questions.compare.difference.BoundarySearch.run", interrupted)
     with pytest.raises(Interrupted) as stop:
-        bnncert.compare_networks(NET, other)
+        bnncert.compare(NET, other)
     assert stop.value.answer.status == "unknown"
     assert stop.value.answer.first_difference.startswith("layer 2, neuron 1")
 
@@ -296,8 +296,8 @@ def test_a_time_limit_leaves_the_question_open(monkeypatch: pytest.MonkeyPatch) 
     one = bnncert.Network.from_arrays(weights, biases, input_lo=-1, input_hi=1)
     biases[1] = biases[1] + 2 * np.eye(80)[7]
     two = bnncert.Network.from_arrays(weights, biases, input_lo=-1, input_hi=1)
-    monkeypatch.setattr("bnncert.questions.compare.boundary.BoundarySearch.run", lambda *_: None)
-    found = bnncert.compare_networks(one, two, timeout=0.2, method="propagation")
+    monkeypatch.setattr("bnncert.questions.compare.difference.BoundarySearch.run", lambda *_: None)
+    found = bnncert.compare(one, two, timeout=0.2, method="propagation")
     assert found.status == "timeout" and found.seconds < 1.2
     assert "no difference found on the data box" in found.summary
     assert found.targets and found.first_difference.startswith("layer 2, neuron 7: +1 from")

@@ -46,13 +46,13 @@ def converted(made: Any) -> bnncert.Network:
 
 def test_a_model_with_batch_normalisation_and_its_copy() -> None:
     one, two = converted(model()), converted(model())
-    found = bnncert.compare_networks(one, two)
+    found = bnncert.compare(one, two)
     assert found.status == "identical"
     assert "irrational" in found.notes[0]
     changed = model()
     with torch.no_grad():
         changed[1].bias[3] += 0.01
-    other = bnncert.compare_networks(one, converted(changed), timeout=5)
+    other = bnncert.compare(one, converted(changed), timeout=5)
     assert other.first_difference.startswith("layer 1, neuron 3: the bias is between")
 
 
@@ -62,6 +62,6 @@ def test_a_model_and_its_onnx_export(tmp_path: Path) -> None:
     plain = converted(torch.nn.Sequential(*[made[k] for k in (0, 2, 3, 4, 5, 6)]))
     plain.save(tmp_path / "export.onnx")
     export = bnncert.load(tmp_path / "export.onnx")
-    assert bnncert.compare_networks(plain, export).status == "identical"
+    assert bnncert.compare(plain, export).status == "identical"
     points = np.random.default_rng(0).uniform(-1, 1, (50, 6))
-    assert bnncert.compare_networks(plain, export, inputs=points).status == "identical"
+    assert bnncert.compare(plain, export, inputs=points).status == "identical"

@@ -11,9 +11,9 @@ import pytest
 
 import bnncert
 from bnncert.kernel import RejectedError, check
-from bnncert.kernel.rules.product import product_network
-from bnncert.questions.compare.difference import Difference
-from bnncert.questions.compare.equivalence_certificate import ClaimWriter
+from bnncert.questions.compare.compare import ComparisonSearch
+from bnncert.questions.compare.comparison_answer import Difference
+from bnncert.questions.prover import Effort, Prover
 from tests.brute_force import TinyNetwork
 from tests.questions.compare.pairs import changed, classes_at
 from tests.random_questions import random_network
@@ -40,7 +40,7 @@ def test_other_orders_and_signs_are_equal(tmp_path: Path) -> None:
         rng = np.random.default_rng(seed)
         net = random_network(rng, 3, "either")
         one, two = net.build(), reordered(net, rng).build()
-        found = bnncert.compare_networks(one, two, timeout=60, certificate=path)
+        found = bnncert.compare(one, two, timeout=60, certificate=path)
         assert found.status in ("identical", "equal", "unknown")
         if found.status == "equal":
             report = check(path, one, other=two)
@@ -59,7 +59,7 @@ def test_a_reordered_network_whose_neurons_differ_is_equal(order: list[int]) -> 
         for a, b in ((first, above), (first[order], above[:, order]))
     )
     for pair in ((one, two), (two, one), (one, one)):
-        found = bnncert.compare_networks(*pair, BOX, timeout=60)
+        found = bnncert.compare(*pair, BOX, timeout=60)
         assert found.status == ("identical" if pair[0] is pair[1] else "equal")
 
 
@@ -72,7 +72,7 @@ def test_answers_on_a_grid(tmp_path: Path, seed: int) -> None:
     one, two = net.build(), other.build()
     path = tmp_path / "proof.bnncert"
     grid = bnncert.Box([-1, -1], [1, 1], grid=0.5)
-    found = bnncert.compare_networks(one, two, grid, timeout=60, certificate=path)
+    found = bnncert.compare(one, two, grid, timeout=60, certificate=path)
     points = [list(p) for p in product(np.arange(-1, 1.5, 0.5).tolist(), repeat=2)]
     exact = [[Fraction(v) for v in p] for p in points]
     pairs = [(classes_at(net, p), classes_at(other, p)) for p in exact]
@@ -92,12 +92,9 @@ def forged(
     path: Path, one: bnncert.Network, two: bnncert.Network, classes: tuple[int, int]
 ) -> None:
     """Write the claim that two networks have different classes at the input 0."""
-    product = product_network(one, two, alike=True)
-    point = np.zeros(2)
-    found = Difference(point, None, classes, (np.zeros(2), np.zeros(2)))
-    with ClaimWriter.into(path, one, two) as writer:
-        assert writer is not None
-        writer.write_difference(product, BOX, found)
+    found = Difference(np.zeros(2), None, classes, (np.zeros(2), np.zeros(2)))
+    with Prover(Effort(certificate=path), [one, two]) as prover:
+        ComparisonSearch(prover, one, two, BOX, "").different(found, BOX)
 
 
 def test_a_difference_of_a_network_and_itself_is_rejected(tmp_path: Path) -> None:
@@ -118,6 +115,6 @@ def test_a_difference_that_depends_on_ties_is_rejected(tmp_path: Path) -> None:
     forged(path, one, two, (0, 1))
     with pytest.raises(RejectedError, match="the class of a network at the input depends on"):
         check(path, one, other=two)
-    right = bnncert.compare_networks(one, two, BOX, timeout=60, certificate=path)
+    right = bnncert.compare(one, two, BOX, timeout=60, certificate=path)
     assert right.status == "different"
     assert check(path, one, other=two).verdict == "networks_different"

@@ -1,39 +1,71 @@
-"""The comparison of two networks, from the cheapest argument to the most expensive one.
+"""Whether two networks give the same class, from the cheapest argument to the most expensive one.
 
 1. The normal forms are equal.
 2. The networks have the same neurons in another form (`bnncert.kernel.rules.product`).
-3. All given inputs have the same classes, or a region is searched (`on_region`).
+3. All given inputs have the same classes; or, on a region:
+
+   a. A difference is searched among given points, random ones and points at decision boundaries.
+   b. Two robustness questions exclude classes that a network cannot give on the region; if only one
+      class is left, and the same one, the networks agree.
+   c. A method decides about the product of both networks and the pairs of classes that are left.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.deadline import OutOfTimeError
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods import REGISTRY, Options, Progress
+from bnncert.engine.methods import Options, Progress
+from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.kernel.rules.canonical_neurons import first_layer_neurons
-from bnncert.kernel.rules.disagreement import scores_agree
+from bnncert.kernel.rules.disagreement import disagreement, disagreements, scores_agree
 from bnncert.kernel.rules.product import Product, product_network
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
-from bnncert.questions.compare.compared_inputs import compare_inputs
-from bnncert.questions.compare.comparison_answer import ALL_INPUTS, NetworkComparison
-from bnncert.questions.compare.difference import difference_at
-from bnncert.questions.compare.equivalence_certificate import CertificateError, ClaimWriter
-from bnncert.questions.compare.findings import Findings
-from bnncert.questions.compare.on_region import RegionComparison
+from bnncert.problem import Problem, robustness
+from bnncert.proofs.claims import claim_section
+from bnncert.proofs.writing import CertificateError, write_counterexample
+from bnncert.questions.compare.comparison_answer import (
+    ALL_INPUTS,
+    Difference,
+    NetworkComparison,
+    Status,
+)
+from bnncert.questions.compare.difference import (
+    UNDETERMINED,
+    BoundarySearch,
+    compare_inputs,
+    condition_target,
+    difference_at,
+    exact_class,
+)
+from bnncert.questions.compare.normal_forms import compare_layers
+from bnncert.questions.prover import Effort, Prover
 from bnncert.regions import Box, Region, refuse_cover
 
+#: Share of the time for the search of a difference, and its seconds at most; then those for the
+#: questions which classes a network cannot give.
+SEARCH_SHARE, MOST_SEARCH_SECONDS = 0.2, 10.0
+EXCLUSION_SHARE, MOST_EXCLUSION_SECONDS = 0.3, 60.0
 
-def compare_networks(
-    first: Network,
-    second: Network,
+#: With more conditions than this for all pairs of classes, i and j are compared with each other
+#: only at first.
+MOST_CONDITIONS = 400
+
+
+def compare(
+    a: Network,
+    b: Network,
     region: Region | None = None,
     *,
     inputs: npt.ArrayLike | None = None,
@@ -51,7 +83,7 @@ def compare_networks(
 
     Parameters
     ----------
-    first, second
+    a, b
         The networks A and B, with the same numbers of inputs and classes.
     region
         The inputs that count.  Without it, the given `inputs` count; without these, the data box,
@@ -89,180 +121,355 @@ def compare_networks(
     >>> import bnncert
     >>> a = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> b = bnncert.Network.from_arrays([[[1, -1], [1, 1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> bnncert.compare_networks(a, b).status
+    >>> bnncert.compare(a, b).status
     'equal'
     >>> c = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 1], [0, 0]])
-    >>> found = bnncert.compare_networks(a, c, bnncert.Box([-1, -1], [1, 1]), timeout=60)
+    >>> found = bnncert.compare(a, c, bnncert.Box([-1, -1], [1, 1]), timeout=60)
     >>> found.status, found.first_difference
     ('different', 'layer 1, neuron 1: the bias is 0 in A and 1 in B')
-    >>> bnncert.compare_networks(a, c, bnncert.Box([0, 0], [1, 0.25]), timeout=60).status
+    >>> bnncert.compare(a, c, bnncert.Box([0, 0], [1, 0.25]), timeout=60).status
     'equal'
     """
-    first, second = (net.with_sign_zero(sign_zero) for net in (first, second))
-    _refuse(first, second, region, method)
-    settings = (options or Options()).check()
-    deadline = Deadline(timeout)
-    rows = None if inputs is None else first.flatten(inputs)[0]
-    asked = region
-    if region is None and rows is None:
-        asked = _data_box(first, second)
-    scope = _scope(asked, rows, default=region is None)
-    with ClaimWriter.into(certificate, first, second) as writer:
-        findings = Findings(first, second, scope, writer)
-        if asked is not region and _has_other_box(first, second):
-            findings.note(_about_boxes(first, second))
+    a, b = (network.with_sign_zero(sign_zero) for network in (a, b))
+    # The claim is about the networks with this sign(0), so its parts do not replace it again.
+    prover = Prover(Effort(method, timeout, options, progress, certificate), [a, b])
+    _refuse(a, b, region)
+    rows = None if inputs is None else a.flatten(inputs)[0]
+    place = _data_box(a, b) if region is None and rows is None else region
+    if place is None:
+        scope = ALL_INPUTS if rows is None else f"the {rows.shape[0]} given inputs"
+    else:
+        words = place.describe()
+        scope = f"the data box ({words})" if region is None else f"the {words}"
+    with prover:
+        comparison = ComparisonSearch(prover, a, b, place, scope)
+        if place is not region:
+            comparison.note(_about_boxes(a, b))
         try:
-            product = _by_neurons(findings, asked)
-            if product is None:
-                pass
-            elif asked is not None:
-                RegionComparison(
-                    findings, product, asked, rows, method, deadline, settings, progress
-                ).run()
-            elif rows is not None:
-                _at_inputs(findings, product, rows, deadline, progress)
-            else:
-                findings.note("the networks state no data box; name the inputs that count")
-        except Interrupted as stop:
-            findings.update(targets=stop.answer.targets)
-            raise Interrupted(findings.result()) from stop
+            comparison.run(rows)
         except KeyboardInterrupt as stop:
-            raise Interrupted(findings.result()) from stop
+            if isinstance(stop, Interrupted):
+                comparison.update(targets=stop.answer.targets)
+            raise Interrupted(comparison.answer()) from stop
         except OutOfTimeError:
-            findings.update(status="timeout")
-        return findings.result()
+            comparison.update("timeout")
+        return comparison.answer()
 
 
-def _refuse(first: Network, second: Network, region: Region | None, method: str) -> None:
+def _refuse(a: Network, b: Network, region: Region | None) -> None:
     """Raise if the networks cannot be compared."""
-    REGISTRY.make(method)
-    for what, one, two in (
-        ("inputs", first.inputs, second.inputs),
-        ("classes", first.classes, second.classes),
-    ):
+    for what, one, two in (("inputs", a.inputs, b.inputs), ("classes", a.classes, b.classes)):
         if one != two:
             raise InputError(
-                f"{second.source}: {two} {what}, but {first.source} has {one}; networks with the "
+                f"{b.source}: {two} {what}, but {a.source} has {one}; networks with the "
                 f"same number of {what} can be compared"
             )
     if region is None:
         return
     refuse_cover(region, "compare")
-    if region.size != first.inputs:
-        raise InputError(f"the region has {region.size} inputs, the networks {first.inputs}")
+    if region.size != a.inputs:
+        raise InputError(f"the region has {region.size} inputs, the networks {a.inputs}")
 
 
-def _data_box(first: Network, second: Network) -> Box | None:
+def _data_box(a: Network, b: Network) -> Box | None:
     """Return the intersection of the data boxes; None if an input is not bounded."""
-    bounds = [
-        [b for b in (a, c) if b is not None]
-        for a, c in ((first.input_lo, second.input_lo), (first.input_hi, second.input_hi))
-    ]
-    if not all(bounds):
+    lows = [bound for bound in (a.input_lo, b.input_lo) if bound is not None]
+    highs = [bound for bound in (a.input_hi, b.input_hi) if bound is not None]
+    if not lows or not highs:
         return None
-    lo, hi = np.max(bounds[0], axis=0), np.min(bounds[1], axis=0)
+    lo, hi = np.max(lows, axis=0), np.min(highs, axis=0)
     if np.any(lo > hi):
         i = int(np.flatnonzero(lo > hi)[0])
         raise InputError(
-            f"{second.source}: its data box and that of {first.source} have no input in common "
+            f"{b.source}: its data box and that of {a.source} have no input in common "
             f"(input {i} is at least {lo[i]:.9g} and at most {hi[i]:.9g})"
         )
     return Box(lo, hi)
 
 
-def _has_other_box(first: Network, second: Network) -> bool:
-    """Whether the networks state different data boxes."""
-    pairs = ((first.input_lo, second.input_lo), (first.input_hi, second.input_hi))
-    return not all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
-
-
-def _about_boxes(first: Network, second: Network) -> str:
-    """Return which data box counts if the networks state different ones."""
-    for name, other in (("A", second), ("B", first)):
+def _about_boxes(a: Network, b: Network) -> str:
+    """Return which data box counts if the networks state different ones, else nothing."""
+    pairs = ((a.input_lo, b.input_lo), (a.input_hi, b.input_hi))
+    if all(x is y if x is None or y is None else np.array_equal(x, y) for x, y in pairs):
+        return ""
+    for name, other in (("A", b), ("B", a)):
         if other.input_lo is None and other.input_hi is None:
             return f"only network {name} states a data box; the inputs in it count"
     return "the networks state different data boxes; inputs in both of them count"
 
 
-def _scope(region: Region | None, rows: FloatArray | None, *, default: bool) -> str:
-    if region is None:
-        return ALL_INPUTS if rows is None else f"the {rows.shape[0]} given inputs"
-    return f"the data box ({region.describe()})" if default else f"the {region.describe()}"
+class ComparisonSearch:
+    """One comparison; `known` is the answer so far.
 
+    `region` has the inputs that count; None if these are given inputs, or all.
+    """
 
-def _by_neurons(findings: Findings, region: Region | None) -> Product | None:
-    """Return the product of networks that differ in their neurons; None if the answer is known."""
-    first, second = findings.first, findings.second
-    if all(layer.is_equal for layer in findings.known.layers):
-        findings.update(status="identical", how="normal forms", scope=ALL_INPUTS)
-        findings.certify(_identity)
-        return None
-    product = product_network(first, second, alike=True)
-    findings.update(shared=product.shared)
-    box = None
-    if not scores_agree(product):
-        box = None if region is None else (region.lo, region.hi)
-        if box is None or not _agree_within(product, box):
-            if first.classes < 2:
-                raise InputError(
-                    f"{first.source}: the network has a single score; classes can be compared "
-                    "only if there are at least two"
-                )
-            return product
-    findings.update(status="equal", how="neurons")
-    if box is None:
-        findings.update(scope=ALL_INPUTS)
-    place = None if box is None else Box(*box)
-    findings.certify(lambda writer: writer.write("neurons", region=place))
-    return None
+    def __init__(
+        self, prover: Prover, a: Network, b: Network, region: Region | None, scope: str
+    ) -> None:
+        self.prover, self.a, self.b, self.region = prover, a, b, region
+        self.known = NetworkComparison("unknown", "", scope, compare_layers(a, b), (), 0.0)
+        #: The class of both networks at the centre, and those that each cannot give on the region.
+        self._label = UNDETERMINED
+        self._excluded: dict[str, frozenset[int]] = {"A": frozenset(), "B": frozenset()}
+        self._certified: set[str] = set()
+        bounds = [net.layers[0].enclosure for net in (a, b)]
+        counts = [int(np.count_nonzero(low != high)) for low, high in bounds]
+        if any(counts):
+            self.note(
+                f"{counts[0]} first-layer thresholds of A and {counts[1]} of B are irrational and "
+                "compared as the floats that enclose them"
+            )
 
+    @cached_property
+    def product(self) -> Product:
+        """The product of both networks, in which equal neurons are one neuron."""
+        return product_network(self.a, self.b, alike=True)
 
-def _agree_within(product: Product, box: tuple[FloatArray, FloatArray]) -> bool:
-    """Whether the scores agree without the first-layer neurons that are constant in a box."""
-    network = product.network
-    numbers = np.arange(network.inputs)
-    neurons = first_layer_neurons(network.layers[0], numbers, network.inputs, box)
-    if not neurons.constant.any():
+    def update(self, status: Status | None = None, **fields: Any) -> None:
+        """Replace fields of the answer."""
+        self.known = replace(self.known, status=status or self.known.status, **fields)
+
+    def note(self, text: str) -> None:
+        """Add a remark, once."""
+        if text and text not in self.known.notes:
+            self.update(notes=(*self.known.notes, text))
+
+    def answer(self) -> NetworkComparison:
+        """Return the answer with the time that it took."""
+        return replace(self.known, seconds=self.prover.deadline.elapsed())
+
+    def run(self, points: FloatArray | None) -> None:
+        """Compare the networks; on a region, `points` are where a difference is searched first."""
+        if self._by_neurons():
+            return
+        if self.a.classes < 2:
+            raise InputError(
+                f"{self.a.source}: the network has a single score; classes can be compared only if "
+                "there are at least two"
+            )
+        if self.region is not None:
+            self._on_region(self.region, points)
+        elif points is not None:
+            self._at_inputs(points)
+        else:
+            self.note("the networks state no data box; name the inputs that count")
+
+    # -- neurons --------------------------------------------------------------------------
+
+    def _by_neurons(self) -> bool:
+        """Whether the normal forms are equal, or the networks have the same neurons."""
+        if all(layer.is_equal for layer in self.known.layers):
+            self.update("identical", how="normal forms", scope=ALL_INPUTS)
+            self._certify_identity()
+            return True
+        self.update(shared=self.product.shared)
+        if scores_agree(self.product):
+            self.update("equal", how="neurons", scope=ALL_INPUTS)
+            self._certify("neurons")
+            return True
+        if self.region is not None and self._agree_within(self.region.lo, self.region.hi):
+            self.update("equal", how="neurons")
+            self._certify("neurons", Box(self.region.lo, self.region.hi))
+            return True
         return False
-    return scores_agree(product_network(product.first, product.second, box=box, alike=True))
 
+    def _agree_within(self, lo: FloatArray, hi: FloatArray) -> bool:
+        """Whether the scores agree without the first-layer neurons that are constant in a box."""
+        network = self.product.network
+        numbers = np.arange(network.inputs)
+        neurons = first_layer_neurons(network.layers[0], numbers, network.inputs, (lo, hi))
+        if not neurons.constant.any():
+            return False
+        return scores_agree(product_network(self.a, self.b, box=(lo, hi), alike=True))
 
-def _identity(writer: ClaimWriter) -> str:
-    """Write that the normal forms are equal, as a checker sees it."""
-    if writer.first.content_hash == writer.second.content_hash:
-        return writer.write("normal forms")
-    # The files state differently what has no effect, such as sign(0) where no sum is 0.
-    if scores_agree(product_network(writer.first, writer.second, alike=True)):
-        return writer.write("neurons")
-    raise CertificateError("no certificate: the normal forms are stated differently")
+    def _certify_identity(self) -> None:
+        """Write that the normal forms are equal, as a checker sees it."""
+        if not self.prover.wants_certificate:
+            return
+        if self.a.content_hash == self.b.content_hash:
+            self._certify("normal forms")
+        elif scores_agree(self.product):
+            # The files state differently what has no effect, such as sign(0) where no sum is 0.
+            self._certify("neurons")
+        else:
+            self.note("no certificate: the normal forms are stated differently")
 
+    # -- given inputs ---------------------------------------------------------------------
 
-def _at_inputs(
-    findings: Findings,
-    product: Product,
-    rows: FloatArray,
-    deadline: Deadline,
-    progress: Progress | None,
-) -> None:
-    """Compare the exact classes of the given inputs."""
-    first, second = findings.first, findings.second
-    found = compare_inputs(first, second, rows, deadline, progress)
-    findings.update(inputs=found)
-    if found.undetermined.size:
-        findings.note(
-            f"the class of {found.undetermined.size} inputs is not determined (the first is "
-            f"input {int(found.undetermined[0])})"
+    def _at_inputs(self, rows: FloatArray) -> None:
+        """Compare the exact classes of the given inputs."""
+        prover = self.prover
+        found = compare_inputs(self.a, self.b, rows, prover.deadline, prover.effort.progress)
+        self.update(inputs=found)
+        if found.undetermined.size:
+            self.note(
+                f"the class of {found.undetermined.size} inputs is not determined (the first is "
+                f"input {int(found.undetermined[0])})"
+            )
+        if found.differing.size:
+            row = rows[int(found.differing[0])]
+            difference = difference_at(self.product, Box(row, row), row)
+            assert difference is not None
+            self.different(difference, Box(row, row))
+        elif found.count < rows.shape[0]:
+            self.update("timeout")
+            self.note(f"{found.count} of {rows.shape[0]} inputs were evaluated in time")
+        elif not found.undetermined.size:
+            self.update("equal", how="inputs")
+            if prover.wants_certificate:
+                self.note("no certificate: all inputs were evaluated exactly")
+
+    # -- a region -------------------------------------------------------------------------
+
+    def _on_region(self, region: Region, points: FloatArray | None) -> None:
+        """Search for a difference on the region, then for a proof that there is none."""
+        deadline, progress = self.prover.deadline, self.prover.effort.progress
+        search = BoundarySearch(self.product, region, self.prover.options.seed)
+        seconds = min(MOST_SEARCH_SECONDS, SEARCH_SHARE * deadline.remaining())
+        found = search.run(points, deadline.within(seconds), progress)
+        if found is None and search.one_class is not None:
+            found = self._exclude(region)
+        if found is None and self.known.status == "unknown":
+            found = self._decide_product(region)
+        if found is not None:
+            self.different(found, region)
+
+    def _exclude(self, region: Region) -> Difference | None:
+        """Find out which classes each network cannot give; return a difference found meanwhile.
+
+        The networks agree if each can only give the class of the centre.
+        """
+        deadline, center = self.prover.deadline, region.settle(region.center)
+        if center is None:
+            return None
+        self._label = label = exact_class(self.a, center)
+        if label == UNDETERMINED or exact_class(self.b, center) != label:
+            return difference_at(self.product, region, center)
+        share = min(MOST_EXCLUSION_SECONDS, EXCLUSION_SHARE * deadline.remaining())
+        for name, network in (("A", self.a), ("B", self.b)):
+            # Each network has half of the time.
+            end = deadline.within(share / 2)
+            problem = robustness(network, region, label)
+            result = self._decide(problem, name, end.remaining())
+            found = self._at_counterexample(region, result)
+            if found is not None:
+                return found
+            proved = [t.rival for t in result.targets if t.status == "robust"]
+            rivals = frozenset(rival for rival in proved if rival is not None)
+            self._excluded[name] = rivals
+            if rivals and self.prover.wants_certificate and result.status != "robust":
+                # A certificate states what was proved, and not the rest.
+                targets = tuple(t for t in problem.targets if t.rival in rivals)
+                result = self._decide(replace(problem, targets=targets), name, end.remaining())
+            if result.status == "robust" and result.certificate is not None:
+                self._certified.add(name)
+        if all(len(rivals) == self.a.classes - 1 for rivals in self._excluded.values()):
+            self.update("equal", how="one class")
+            if self._certified == {"A", "B"}:
+                self._certify("one class", region, classes=[label, label], names=["A", "B"])
+        return None
+
+    def _decide_product(self, region: Region) -> Difference | None:
+        """Decide about the product of both networks."""
+        if self.prover.deadline.passed():
+            self.update("timeout")
+            return None
+        network, count = self.product.network, self.a.classes
+        first, second = (set(range(count)) - self._excluded[name] for name in "AB")
+        pairs = sum(i != j for i in first for j in second)
+        all_scores = pairs * (2 * count - 1) <= MOST_CONDITIONS
+        while True:
+            found = disagreements(count, first, second, all_scores=all_scores)
+            targets = tuple(condition_target(network, _pair(i, j), c) for i, j, c in found)
+            result = self._decide(Problem(network, region, targets), "product")
+            self.update(targets=result.targets)
+            difference = self._at_counterexample(region, result)
+            if result.status != "not_robust" or difference is not None or all_scores:
+                break
+            # The scores of i and j are ordered differently, but another class is the best.
+            all_scores = True
+        if result.status == "robust":
+            self.update("equal", how="product")
+            self._certify_product(region, result, all_scores)
+        elif result.status == "not_robust" and difference is None:
+            self.note("the classes at the input that was found are not determined")
+        elif result.status == "timeout":
+            self.update("timeout")
+        return difference
+
+    def _decide(self, problem: Problem, name: str, seconds: float = np.inf) -> Result:
+        """Decide a part; note why a proof has no certificate."""
+        result = self.prover.decide(problem, seconds, name=name)
+        wanted = self.prover.wants_certificate and result.status == "robust"
+        if wanted and result.certificate is None:
+            self.note(self.prover.reason or "no certificate could be written")
+        return result
+
+    def _at_counterexample(self, region: Region, result: Result) -> Difference | None:
+        """Return the difference at a counterexample, if there is one."""
+        found = result.counterexample
+        return (
+            None if found is None else difference_at(self.product, region, found.point, found.exact)
         )
-    if found.differing.size:
-        row = rows[int(found.differing[0])]
-        point = Box(row, row)
-        difference = difference_at(first, second, point, row)
-        assert difference is not None
-        findings.different(difference, product, point)
-    elif found.count < rows.shape[0]:
-        findings.update(status="timeout")
-        findings.note(f"{found.count} of {rows.shape[0]} inputs were evaluated in time")
-    elif not found.undetermined.size:
-        findings.update(status="equal", how="inputs")
-        if findings.writer is not None:
-            findings.note("no certificate: all inputs were evaluated exactly")
+
+    def different(self, found: Difference, region: Region) -> None:
+        """Record an input of the region at which the classes differ."""
+        self.update("different", how="inputs", difference=found)
+        if not self.prover.wants_certificate:
+            return
+        conditions = disagreement(self.a.classes, *found.classes)
+        target = condition_target(self.product.network, _pair(*found.classes), conditions)
+        problem = Problem(self.product.network, region, (target,))
+        point, file = found.as_counterexample(target.name), self.prover.file("point")
+        try:
+            write_counterexample(file, problem, problem.network, point)
+        except CertificateError as error:
+            self.note(str(error))
+        else:
+            self._certify("point", region, classes=list(found.classes), names=["point"])
+
+    # -- the certificate ------------------------------------------------------------------
+
+    def _certify_product(self, region: Region, result: Result, all_scores: bool) -> None:
+        """Write the certificate of a proof about the product, if all its parts have one."""
+        needed = [name for name, classes in self._excluded.items() if classes]
+        if result.certificate is None or self._certified != set(needed):
+            return
+        excluded = {name: sorted(classes) for name, classes in self._excluded.items()}
+        self._certify(
+            "product",
+            region,
+            excluded={"label": self._label, **excluded} if needed else None,
+            all_scores=all_scores,
+            names=[*needed, "product"],
+        )
+
+    def _certify(
+        self,
+        how: str,
+        region: Region | None = None,
+        *,
+        classes: list[int] | None = None,
+        excluded: dict[str, Any] | None = None,
+        all_scores: bool = True,
+        names: Sequence[str] = (),
+    ) -> None:
+        """Write the claim with its parts if a certificate is requested."""
+        if not self.prover.wants_certificate:
+            return
+        details = {
+            "networks": [self.a.content_hash, self.b.content_hash],
+            "verdict": "different" if how == "point" else "equal",
+            "how": how,
+            "classes": classes,
+            "excluded": excluded,
+            "all_scores": all_scores,
+        }
+        claim = claim_section("equivalence", region, details)
+        self.update(certificate=self.prover.finish(claim, names))
+
+
+def _pair(i: int, j: int) -> str:
+    """Return the name of the target that A gives class i and B class j."""
+    return f"A {i}, B {j}"

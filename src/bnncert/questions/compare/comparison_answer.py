@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
-from bnncert.arrays import IntArray
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.engine.answer import Answer, Columns
-from bnncert.engine.verdict import TargetResult
-from bnncert.questions.compare.difference import Difference
+from bnncert.engine.verdict import Counterexample, TargetResult
 from bnncert.questions.compare.normal_forms import LayerComparison
 
 Status: TypeAlias = Literal["identical", "equal", "different", "unknown", "timeout"]
@@ -18,6 +18,46 @@ ALL_INPUTS = "all inputs"
 
 #: What decided a comparison.
 How: TypeAlias = Literal["normal forms", "neurons", "one class", "product", "inputs", ""]
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """An input at which two networks, A and B, give different classes, in exact arithmetic.
+
+    Attributes
+    ----------
+    point
+        The input as floats.
+    exact
+        The input as rationals where the floats are only near it, else None.
+    classes
+        The classes that A and B give.
+    scores
+        The scores of A and of B, in floating point.
+    """
+
+    point: FloatArray
+    exact: tuple[Fraction, ...] | None
+    classes: tuple[int, int]
+    scores: tuple[FloatArray, FloatArray]
+
+    def __repr__(self) -> str:
+        return f"Difference({self.point.size} inputs, classes {self.classes})"
+
+    def as_counterexample(self, target: str = "") -> Counterexample:
+        """Return the input as a counterexample to the claim that the classes are equal."""
+        return Counterexample(self.point, self.exact, target, Fraction(0), self.scores[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; the decimal numbers convert back to the same floats."""
+        tree: dict[str, Any] = {
+            "input": self.point.tolist(),
+            "classes": list(self.classes),
+            "scores": [scores.tolist() for scores in self.scores],
+        }
+        if self.exact is not None:
+            tree["input_exact"] = [str(v) for v in self.exact]
+        return tree
 
 
 @dataclass(frozen=True, eq=False)
