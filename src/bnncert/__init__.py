@@ -39,7 +39,7 @@ _MODULES = {
     "questions.polynomial_bound": "bound_polynomial",
     "questions.progress_bar": "progress_bar",
     "questions.radius": "radius",
-    "questions.relations.relations": "check_fair check_monotone",
+    "questions.relations.relations": "fair monotone",
     "questions.smallest.smallest": "smallest",
     "questions.verify": "bound verify",
     "regions": "Ball Box Brightness BrightnessSteps Contrast Grid ImageShift L0Ball Patch Polytope "
@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     from bnncert.questions.polynomial_bound import bound_polynomial as bound_polynomial
     from bnncert.questions.progress_bar import progress_bar as progress_bar
     from bnncert.questions.radius import radius as radius
-    from bnncert.questions.relations.relations import check_fair as check_fair
-    from bnncert.questions.relations.relations import check_monotone as check_monotone
+    from bnncert.questions.relations.relations import fair as fair
+    from bnncert.questions.relations.relations import monotone as monotone
     from bnncert.questions.smallest.smallest import smallest as smallest
     from bnncert.questions.verify import bound as bound
     from bnncert.questions.verify import verify as verify

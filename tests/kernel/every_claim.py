@@ -109,7 +109,7 @@ KINDS: dict[str, Written] = {
     ),
     "two copies": Written(
         lambda path, image: (
-            bnncert.check_monotone(
+            bnncert.monotone(
                 NET, 0, label=0, region=_box(image), timeout=60, certificate=path
             ).certificate
         ),

@@ -33,7 +33,7 @@ def network(biases: list[list[float]] = BIASES) -> bnncert.Network:
 
 def monotone(path: Path, feature: int, **how: Any) -> list[Section]:
     how = {"region": BOX, "one_hot": [GROUP], **how}
-    result = bnncert.check_monotone(network(), feature, timeout=60, certificate=path, **how)
+    result = bnncert.monotone(network(), feature, timeout=60, certificate=path, **how)
     assert result.certificate is not None, result
     return unpack(path)
 
@@ -53,7 +53,7 @@ def listed(path: Path) -> list[Section]:
 def fair(path: Path) -> list[Section]:
     """Write a claim about two attributes, one of them a group."""
     box = bnncert.Box([3, 0, 0, 0, 0], [4, 0, 1, 1, 1], grid=1)
-    result = bnncert.check_fair(network(), [2, GROUP], box, timeout=60, certificate=path)
+    result = bnncert.fair(network(), [2, GROUP], box, timeout=60, certificate=path)
     assert result.status == "holds" and result.count == 3, result
     return unpack(path)
 

@@ -26,7 +26,7 @@ from bnncert.cli.relation_command import (
 )
 from bnncert.cli.unused import refuse_unread
 from bnncert.errors import InputError
-from bnncert.questions.relations.relations import check_fair
+from bnncert.questions.relations.relations import fair as fair_api
 
 
 @grouped
@@ -74,7 +74,7 @@ def fair(
     single = [f for f in protected if isinstance(f, int)]
     changing = {f for found in protected for f in ([found] if isinstance(found, int) else found)}
     ask = partial(
-        check_fair,
+        fair_api,
         asked.network,
         protected,
         asked.region(changing),
@@ -83,5 +83,5 @@ def fair(
         one_hot=asked.groups,
         names=asked.columns.names,
     )
-    how = {"title": f"protected: {', '.join(protect)}", "method": method}
-    answer_relation(ctx, talk, asked, settings, cluster, outputs, ask, how)
+    title = f"protected: {', '.join(protect)}"
+    answer_relation(ctx, talk, asked, settings, cluster, outputs, ask, title, method)

@@ -26,7 +26,7 @@ from bnncert.cli.relation_command import (
 )
 from bnncert.cli.unused import refuse_unread
 from bnncert.errors import InputError
-from bnncert.questions.relations.relations import check_monotone
+from bnncert.questions.relations.relations import monotone as monotone_api
 
 
 @grouped
@@ -77,7 +77,7 @@ def monotone(
     if not isinstance(found, int):
         raise InputError(f"--feature is {feature}; a one-hot group has no order")
     ask = partial(
-        check_monotone,
+        monotone_api,
         asked.network,
         found,
         asked.region({found}),
@@ -89,6 +89,5 @@ def monotone(
         one_hot=asked.groups,
         names=asked.columns.names,
     )
-    way = "decreasing" if decreasing else "increasing"
-    how = {"title": f"{way} in {asked.columns.names[found]}", "method": method}
-    answer_relation(ctx, talk, asked, settings, cluster, outputs, ask, how)
+    title = f"{'decreasing' if decreasing else 'increasing'} in {asked.columns.names[found]}"
+    answer_relation(ctx, talk, asked, settings, cluster, outputs, ask, title, method)

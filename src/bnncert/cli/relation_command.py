@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -159,47 +159,41 @@ def answer_relation(
     cluster: str | None,
     outputs: RelationOutputs,
     ask: Callable[..., RelationResult],
-    how: dict[str, Any],
+    title: str,
+    method: str,
 ) -> None:
     """Ask, and print and write the answer; Ctrl-C shows what is known."""
     limit = finite_limit(settings.timeout)
-    title = f"{asked.model.name}, {how['title']}; {limit_text(ctx, settings.timeout)}"
-    tree = {**network_tree(asked.network), "seed": settings.seed, "method": how["method"]}
+    opening = f"{asked.model.name}, {title}; {limit_text(ctx, settings.timeout)}"
+    tree = {**network_tree(asked.network), "seed": settings.seed, "method": method}
     with (
         with_cluster(settings.options(), cluster, talk) as options,
-        watch(talk.watching, limit, talk.details.later(title)) as progress,
+        watch(talk.watching, limit, talk.details.later(opening)) as progress,
     ):
-
-        def announce(found: RelationResult) -> None:
-            progress.open()
-            with progress.paused():
-                _show(talk, found)
-
+        interrupt = None
         try:
-            result = ask(
-                method=how["method"],
+            found = ask(
+                method=method,
                 timeout=remaining(settings.timeout),
                 options=options,
                 progress=progress,
                 certificate=outputs.certificate,
-                announce=announce,
             )
         except Interrupted as stop:
-            found = stop.answer
-            progress.open()
-            with progress.paused():
-                _show(talk, found)
+            interrupt, found = stop, stop.answer
+        progress.open()
+        with progress.paused():
+            _show(talk, found)
+            if interrupt is not None:
                 done = sum(part.status == "holds" for part in found.parts)
-                talk.details.print(
-                    f"interrupted after {found.seconds:.2f} s: {done} of {found.count} parts are "
-                    "proved",
-                    soft_wrap=True,
-                )
-            write_json(outputs.json_, {**tree, **found.to_dict()})
-            raise
-    if outputs.certificate is not None:
-        _show_certificate(talk, result)
-    write_json(outputs.json_, {**tree, **result.to_dict()})
+                line = f"{done} of {found.count} parts are proved"
+                after = f"interrupted after {found.seconds:.2f} s"
+                talk.details.print(f"{after}: {line}", soft_wrap=True)
+            elif outputs.certificate is not None:
+                _show_certificate(talk, found)
+    write_json(outputs.json_, {**tree, **found.to_dict()})
+    if interrupt is not None:
+        raise interrupt
 
 
 def refuse_files(model: Path, options: TableOptions, outputs: RelationOutputs) -> None:
@@ -231,8 +225,6 @@ def _show(talk: Talk, result: RelationResult) -> None:
 def _show_certificate(talk: Talk, result: RelationResult) -> None:
     if result.certificate is None:
         why = "there is no verdict" if result.status in ("unknown", "timeout") else "see the notes"
-        for note in result.notes:
-            talk.details.print(f"note: {note}", soft_wrap=True)
         talk.details.print(f"no certificate: {why}")
         return
     size = Path(result.certificate).stat().st_size

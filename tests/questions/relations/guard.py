@@ -88,7 +88,7 @@ def monotone(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     path, network = wanted(rng, folder, "monotone"), net.build()
     region = box_of(axes, step, origin)
     way = how(rng)
-    result = bnncert.check_monotone(
+    result = bnncert.monotone(
         *(network, feature, region), increasing=not falling, certificate=path, **way, **asked
     )
     kind = f"{sorted(asked)[-1]}, {way['method']}"
@@ -133,7 +133,7 @@ def fair(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     region = box_of(axes, step, origin)
     way = how(rng)
     kind += f", {way['method']}"
-    result = bnncert.check_fair(network, protected, region, certificate=path, **way, **asked)
+    result = bnncert.fair(network, protected, region, certificate=path, **way, **asked)
     return _judged(rng, net, network, result, pairs, changed_class, path, mutants, kind)
 
 

@@ -78,7 +78,7 @@ def test_monotone_classes_on_a_grid(
     network, path = tiny.build(), tmp_path / "proof.bnncert"
     label = data.draw(st.integers(0, network.classes - 1))
     feature = data.draw(st.integers(0, 2))
-    result = bnncert.check_monotone(
+    result = bnncert.monotone(
         *(network, feature, box), label=label, increasing=increasing, timeout=60, certificate=path
     )
     violated = lost(label, increasing)
@@ -94,7 +94,7 @@ def test_monotone_scores_on_a_grid(
     network, path = tiny.build(), tmp_path / "proof.bnncert"
     score = data.draw(st.integers(0, network.classes - 1))
     feature = data.draw(st.integers(0, 2))
-    result = bnncert.check_monotone(
+    result = bnncert.monotone(
         *(network, feature, box), score=score, increasing=increasing, timeout=60, certificate=path
     )
 
@@ -113,7 +113,7 @@ def test_fair_in_two_features_on_a_grid(
     network, path = tiny.build(), tmp_path / "proof.bnncert"
     axes = axes_of(box)
     values = {0: [float(v) for v in axes[0]]} if listed else None
-    result = bnncert.check_fair(network, [0, 1], box, values=values, timeout=60, certificate=path)
+    result = bnncert.fair(network, [0, 1], box, values=values, timeout=60, certificate=path)
     points: list[Point] = [(a, b, c) for a in axes[0] for b in axes[1] for c in axes[2]]
     pairs = [(x, y) for x in points for y in points if x[2] == y[2] and x != y]
     agrees(result, fails(tiny, pairs, changed), tiny, path, changed)
@@ -126,7 +126,7 @@ def test_one_hot_groups(tmp_path: Path, tiny: TinyNetwork, protected: bool) -> N
     network, path = tiny.build(), tmp_path / "proof.bnncert"
     box = bnncert.Box([-1, 0, 0, 0], [1, 1, 1, 1], grid=1)
     group = (1, 2, 3)
-    result = bnncert.check_fair(
+    result = bnncert.fair(
         *(network, [group] if protected else 0, box), one_hot=[group], timeout=60, certificate=path
     )
     units = [tuple(Fraction(int(f == k)) for f in group) for k in group]
@@ -158,7 +158,7 @@ def test_a_real_feature_beside_a_fixed_one(tmp_path: Path, tiny: TinyNetwork, ki
     if kind == "values":
         how = {"values": {0: [-1.3, 0.1, 1.7]}}
         pairs = ordered_pairs([[Fraction(v) for v in (-1.3, 0.1, 1.7)], [fixed]], 0)
-    result = bnncert.check_fair(network, 0, box, **how, timeout=60, certificate=path)
+    result = bnncert.fair(network, 0, box, **how, timeout=60, certificate=path)
     agrees(result, fails(tiny, pairs, changed), tiny, path, changed)
 
 
@@ -173,7 +173,7 @@ def test_grids_with_exact_and_with_rounded_values(tmp_path: Path, step: float) -
     values = [float(np.float32(step * k)) for k in range(round(1 / step) + 1)]
     axis = [Fraction(v) for v in values]
     for feature in (0, 1):
-        result = bnncert.check_monotone(tiny.build(), feature, box, timeout=60, certificate=path)
+        result = bnncert.monotone(tiny.build(), feature, box, timeout=60, certificate=path)
         assert result.count == (1 if step == 0.25 else 10)
         violated = lost(1, True)
         expected = fails(tiny, ordered_pairs([axis, axis], feature), violated)
@@ -187,7 +187,7 @@ def test_a_network_that_ignores_the_attribute_is_fair_in_spite_of_ties(tmp_path:
     assert found == (Fraction(1), Fraction(1))
     path = tmp_path / "proof.bnncert"
     box = bnncert.Box([-1, 0], [1, 1])
-    result = bnncert.check_fair(tiny.build(), 1, box, timeout=60, certificate=path)
+    result = bnncert.fair(tiny.build(), 1, box, timeout=60, certificate=path)
     agrees(result, False, tiny, path, changed)
 
 
@@ -201,7 +201,7 @@ def test_several_attributes_have_their_values_also_while_others_change(
     box = bnncert.Box([0, 0, 0, 1], [1, 2, 1, 1], grid=1)
     values = None if group else {1: [1.0, 2.0]}
     what = [0, (1, 2)] if group else [0, 1]
-    result = bnncert.check_fair(network, what, box, values=values, timeout=60, certificate=path)
+    result = bnncert.fair(network, what, box, values=values, timeout=60, certificate=path)
     states = [(1, 0), (0, 1)] if group else [(1, 0), (2, 0), (1, 1), (2, 1)]
     points = [(Fraction(v), *map(Fraction, s), Fraction(1)) for v in (0, 1) for s in states]
     keep = slice(3 if group else 2, 4)
@@ -214,5 +214,5 @@ def test_a_pair_outside_of_a_group_is_no_failure(tmp_path: Path) -> None:
     weights = (np.array([[1.0, -1.0, -1.0]]), np.array([[0.0], [1.0]]))
     tiny = TinyNetwork(weights, (np.array([-0.5]), np.zeros(2)), "plus")
     box, path = bnncert.Box([0] * 3, [1] * 3, grid=1), tmp_path / "proof.bnncert"
-    result = bnncert.check_fair(tiny.build(), [0, (1, 2)], box, timeout=60, certificate=path)
+    result = bnncert.fair(tiny.build(), [0, (1, 2)], box, timeout=60, certificate=path)
     agrees(result, False, tiny, path, changed)

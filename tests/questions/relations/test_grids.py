@@ -30,23 +30,23 @@ def box(step: float) -> bnncert.Box:
     ("ask", "text"),
     [
         (
-            lambda: bnncert.check_fair(NETWORK, 0, BOX, values={0: [0.5, 0.75]}),
+            lambda: bnncert.fair(NETWORK, 0, BOX, values={0: [0.5, 0.75]}),
             r"value 0.5 of feature input 0 is not on the grid of step 1 from 0; the nearest value",
         ),
         (
-            lambda: bnncert.check_monotone(NETWORK, 0, BOX, values=[0, 2, 3.25]),
+            lambda: bnncert.monotone(NETWORK, 0, BOX, values=[0, 2, 3.25]),
             r"value 3.25 of feature input 0 is not on the grid",
         ),
         (
-            lambda: bnncert.check_monotone(NETWORK, 0, BOX, values=[0, 5]),
+            lambda: bnncert.monotone(NETWORK, 0, BOX, values=[0, 5]),
             r"value 5 of feature input 0 is outside the region \[0, 4\]",
         ),
         (
-            lambda: bnncert.check_fair(NETWORK, [GROUP], box(0.75)),
+            lambda: bnncert.fair(NETWORK, [GROUP], box(0.75)),
             r"value 1 of input 2, which is in a one-hot group, is not on the grid of step 0.75",
         ),
         (
-            lambda: bnncert.check_monotone(NETWORK, 0, box(0.75), one_hot=[GROUP]),
+            lambda: bnncert.monotone(NETWORK, 0, box(0.75), one_hot=[GROUP]),
             r"value 1 of input 2, which is in a one-hot group, is not on the grid of step 0.75",
         ),
     ],
@@ -57,8 +57,8 @@ def test_values_off_the_grid_are_refused(ask: Callable[[], Any], text: str) -> N
 
 
 def test_values_on_a_grid_of_another_step_are_not() -> None:
-    assert bnncert.check_fair(NETWORK, [GROUP], box(0.5), timeout=60).status == "fails"
-    listed = bnncert.check_fair(NETWORK, 2, box(0.75), values={2: [0.75, 1.5]}, timeout=60)
+    assert bnncert.fair(NETWORK, [GROUP], box(0.5), timeout=60).status == "fails"
+    listed = bnncert.fair(NETWORK, 2, box(0.75), values={2: [0.75, 1.5]}, timeout=60)
     assert listed.status in ("holds", "fails")
 
 
@@ -80,15 +80,15 @@ def with_steps(sections: list[Section], features: tuple[int, ...], step: float) 
 @pytest.mark.parametrize(
     ("ask", "features"),
     [
-        (lambda path: bnncert.check_fair(NETWORK, [GROUP], BOX, certificate=path), GROUP),
+        (lambda path: bnncert.fair(NETWORK, [GROUP], BOX, certificate=path), GROUP),
         (
-            lambda path: bnncert.check_monotone(
+            lambda path: bnncert.monotone(
                 NETWORK, 0, BOX, one_hot=[GROUP], values=[0, 4], certificate=path
             ),
             GROUP,
         ),
         (
-            lambda path: bnncert.check_monotone(NETWORK, 0, BOX, values=[1, 4], certificate=path),
+            lambda path: bnncert.monotone(NETWORK, 0, BOX, values=[1, 4], certificate=path),
             (0,),
         ),
     ],
@@ -108,7 +108,7 @@ def test_claims_about_values_off_the_grid_are_rejected(
 
 def test_pairs_outside_of_the_region_or_its_grid_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "proof.bnncert"
-    result = bnncert.check_monotone(NETWORK, 1, BOX, timeout=60, certificate=path)
+    result = bnncert.monotone(NETWORK, 1, BOX, timeout=60, certificate=path)
     assert result.status == "fails"
     sections = unpack(path)
     assert check(pack(path, deepcopy(sections)), NETWORK).verdict == "relation_fails"

@@ -31,15 +31,13 @@ def test_the_answers_of_the_page() -> None:
     columns = TableColumns.read(EXAMPLES / "loans_table.json", network.inputs)
     box, sex = columns.box(network, None), columns.find("sex")
     assert columns.find("region") == REGION and isinstance(sex, int)
-    result = bnncert.check_fair(
-        network, sex, box, one_hot=[REGION], names=columns.names, timeout=60
-    )
+    result = bnncert.fair(network, sex, box, one_hot=[REGION], names=columns.names, timeout=60)
     assert result.status == "fails" and result.pair is not None
     pair = np.array([result.pair.first, result.pair.second])
     assert result.pair.changed == (sex,)
     assert classes("loans.json", pair).tolist() == list(result.pair.classes)
     both = [sex, REGION]
-    assert bnncert.check_fair(blind, both, box, timeout=60).status == "holds"
+    assert bnncert.fair(blind, both, box, timeout=60).status == "holds"
     rows = random_rows(box, 20_000)
     other = rows.copy()
     other[:, sex] = 1 - other[:, sex]

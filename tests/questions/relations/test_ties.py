@@ -21,10 +21,16 @@ from bnncert.kernel.rules.relation_products import (
     increase_product,
     values_product,
 )
+from bnncert.proofs.claims import write_claim
+from bnncert.proofs.writing import write_counterexample
 from bnncert.questions.relations.changes import PairQuestion, feature_change
+<<<<<<< HEAD
 from bnncert.questions.relations.relation_answer import RelationResult
 from bnncert.questions.relations.relation_certificate import RelationWriter
+=======
+>>>>>>> e29af82 (monotone and fair on the prover: no writer, settings and run of their own)
 from bnncert.questions.relations.relation_parts import make_parts
+from bnncert.questions.relations.relation_search import relation_claim, violated_problem
 from tests.brute_force import TinyNetwork
 from tests.questions.relations.pairs import Point, agree, class_of, fails, ordered_pairs, outcomes
 from tests.random_questions import random_network
@@ -96,7 +102,7 @@ def test_monotone_classes(
     path = tmp_path_factory.getbasetemp() / "monotone.bnncert"
     box, pairs = lines(tiny, data)
     label = data.draw(st.integers(0, tiny.biases[-1].size - 1))
-    result = bnncert.check_monotone(
+    result = bnncert.monotone(
         *(tiny.build(), 0, box), label=label, increasing=increasing, timeout=60, certificate=path
     )
 
@@ -114,7 +120,7 @@ def test_fair_classes(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "fair.bnncert"
     box, pairs = lines(tiny, data)
-    result = bnncert.check_fair(tiny.build(), 0, box, timeout=60, certificate=path)
+    result = bnncert.fair(tiny.build(), 0, box, timeout=60, certificate=path)
     agrees(result, tiny, pairs, lambda a, b: class_of(a) != class_of(b), path)
 
 
@@ -159,11 +165,11 @@ def test_the_scores_of_products_are_those_of_one_choice_for_both_inputs(seed: in
 
 def test_one_input_twice_does_not_undo_a_decision(tmp_path: Path) -> None:
     path = tmp_path / "proof.bnncert"
-    result = bnncert.check_monotone(LOANS, 0, REAL, timeout=60, certificate=path)
+    result = bnncert.monotone(LOANS, 0, REAL, timeout=60, certificate=path)
     assert result.status == "holds"
     assert check(path, LOANS).verdict == "relation_holds"
     # A larger debt does, with two different debts.
-    result = bnncert.check_monotone(LOANS, 1, REAL, timeout=60)
+    result = bnncert.monotone(LOANS, 1, REAL, timeout=60)
     assert result.pair is not None and result.pair.first[1] < result.pair.second[1]
 
 
@@ -172,7 +178,7 @@ def test_an_attribute_without_weights_changes_nothing(tmp_path: Path, grid: int 
     weights = [[[1, 0], [-1, 0]], [[1, 1], [1, -1]], [[1, -1], [0, 1]]]
     blind = bnncert.Network.from_arrays(weights, [[0, 0], [0, 0], [0, 0]], sign_zero="either")
     box = bnncert.Box([-2, 0], [2, 3], grid=grid)
-    for k, ask in enumerate((bnncert.check_fair, bnncert.check_monotone)):
+    for k, ask in enumerate((bnncert.fair, bnncert.monotone)):
         path = tmp_path / f"{k}.bnncert"
         assert ask(blind, 1, box, timeout=60, certificate=path).status == "holds"
         assert check(path, blind).verdict == "relation_holds"
@@ -184,9 +190,7 @@ def test_a_neuron_of_layer_2_has_one_sign_for_both_inputs(tmp_path: Path) -> Non
     biases = ([0.5, -1.5], [0.0], [0.0, 0.0])
     tiny = TinyNetwork(tuple(map(np.array, weights)), tuple(map(np.array, biases)), "either")
     path, box = tmp_path / "proof.bnncert", bnncert.Box([-1], [2])
-    result = bnncert.check_fair(
-        tiny.build(), 0, box, values={0: [-1, 2]}, timeout=60, certificate=path
-    )
+    result = bnncert.fair(tiny.build(), 0, box, values={0: [-1, 2]}, timeout=60, certificate=path)
     assert result.status == "holds"
     assert check(path, tiny.build()).verdict == "relation_holds"
 
@@ -198,10 +202,11 @@ def forged(
     change = feature_change(0, REAL, "x")
     question = PairQuestion(network, REAL, (change,), (), relation, ("x", "y"))
     (part,) = make_parts(question)
-    found = Counterexample(np.array(point), None, "", Fraction(0), np.zeros(2))
-    with RelationWriter.into(path, network) as writer:
-        assert writer is not None
-        writer.write_failure(question, 0, part, found, classes)
+    chosen, problem = violated_problem(part, relation, classes)
+    name = problem.targets[0].name
+    found = Counterexample(np.array(point), None, name, Fraction(0), np.zeros(2))
+    write_counterexample(path.with_suffix(".part"), problem, problem.network, found)
+    write_claim(path, relation_claim(question, [0, chosen]), [path.with_suffix(".part")])
 
 
 def test_a_certificate_of_one_input_twice_is_rejected(tmp_path: Path) -> None:

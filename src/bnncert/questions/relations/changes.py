@@ -64,6 +64,14 @@ class Change:
             return f"{name} ({len(shown)} values from {shown[0]} to {shown[-1]})"
         return f"{name} (values {', '.join(shown)})"
 
+    def exactly(self) -> dict[str, Any]:
+        """Return the change with exact numbers, for a claim."""
+        return {
+            "features": list(self.features),
+            "step": None if self.step is None else str(Fraction(self.step)),
+            "values": [[str(Fraction(v)) for v in state] for state in self.values],
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return {
@@ -90,6 +98,8 @@ class PairQuestion:
         What has to hold between the classes or scores of both inputs.
     names
         The names of the inputs.
+    statement, negation
+        The property in words, and what is true if it fails.
     """
 
     network: Network
@@ -98,6 +108,8 @@ class PairQuestion:
     one_hot: tuple[tuple[int, ...], ...]
     relation: Relation
     names: tuple[str, ...]
+    statement: str = ""
+    negation: str = ""
 
 
 def feature_change(

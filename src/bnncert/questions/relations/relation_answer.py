@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from bnncert.arrays import FloatArray
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.rounded_bounds import lower_text, upper_text
 from bnncert.engine.verdict import finite_or_none
 from bnncert.questions.relations.changes import Change
-from bnncert.questions.relations.input_pair import InputPair
 
 RelationStatus: TypeAlias = Literal["holds", "fails", "unknown", "timeout"]
 
@@ -22,6 +23,53 @@ MOST_ROWS = 20
 
 #: Numbers of a pair that are printed if both inputs have them; images have thousands.
 MOST_SHARED = 40
+
+
+@dataclass(frozen=True, eq=False)
+class InputPair:
+    """Two inputs that differ only in what may change, and violate the relation.
+
+    Attributes
+    ----------
+    first, second
+        The inputs as floats.
+    exact
+        Both as rationals if the floats are only near them, else None.
+    classes
+        The classes of both; of equal scores the first counts.
+    scores
+        The scores of both, in floating point.
+    changed
+        The numbers of the inputs that differ.
+    replayed_in
+        Which executions confirmed it: "exact", and "onnxruntime" if the model is an ONNX file.
+    """
+
+    first: FloatArray
+    second: FloatArray
+    exact: tuple[tuple[Fraction, ...], tuple[Fraction, ...]] | None
+    classes: tuple[int, int]
+    scores: tuple[FloatArray, FloatArray]
+    changed: tuple[int, ...]
+    replayed_in: tuple[str, ...] = ("exact",)
+
+    def __repr__(self) -> str:
+        one, two = self.classes
+        return f"InputPair(classes {one} and {two}, inputs {self.changed} differ)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; the decimal numbers convert back to the same floats."""
+        tree: dict[str, Any] = {
+            "first": self.first.tolist(),
+            "second": self.second.tolist(),
+            "classes": list(self.classes),
+            "scores": [s.tolist() for s in self.scores],
+            "changed": list(self.changed),
+            "replayed_in": list(self.replayed_in),
+        }
+        if self.exact is not None:
+            tree["exact"] = [[str(v) for v in point] for point in self.exact]
+        return tree
 
 
 @dataclass(frozen=True)

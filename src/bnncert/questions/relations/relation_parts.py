@@ -69,40 +69,37 @@ class PairPart:
                 yield *exact[:f], start, *exact[f + 1 : -1], share * room
 
 
-@dataclass(frozen=True, eq=False)
-class _Bounds:
-    """The bounds of a region, its grid, and further inputs of the product."""
+class _Rows:
+    """The bounds of a region as rows `lo` and `hi`, and of a grid also `step` and `origin`."""
 
-    lo: FloatArray
-    hi: FloatArray
-    step: FloatArray | None
-    origin: FloatArray | None
+    def __init__(self, rows: FloatArray) -> None:
+        self.rows = rows
 
     @staticmethod
-    def of(box: Box) -> _Bounds:
-        grid = box.values
-        if grid is None:
-            return _Bounds(box.lo.copy(), box.hi.copy(), None, None)
-        return _Bounds(box.lo.copy(), box.hi.copy(), grid.step.copy(), grid.origin.copy())
+    def of(box: Box) -> _Rows:
+        grid = [] if box.values is None else [box.values.step, box.values.origin]
+        return _Rows(np.array([box.lo, box.hi, *grid]))
 
-    def fixed(self, inputs: Sequence[int], values: Sequence[float]) -> _Bounds:
-        """Return the bounds with some inputs at fixed values, which the grid begins with."""
-        made = _Bounds(*(None if v is None else v.copy() for v in vars(self).values()))  # type: ignore[arg-type]
-        chosen = list(inputs)
-        made.lo[chosen] = made.hi[chosen] = values
-        if made.origin is not None:
-            made.origin[chosen] = values
-        return made
+    def fix(self, inputs: Sequence[int], values: Sequence[float]) -> None:
+        """Fix inputs at values, at which their grid begins."""
+        self.rows[:2, list(inputs)] = values
+        self.rows[3:, list(inputs)] = values
 
-    def extended(self, inputs: Sequence[int]) -> _Bounds:
+    def extended(self, inputs: Sequence[int]) -> _Rows:
         """Return the bounds with copies of some inputs as further ones."""
-        chosen = [*range(self.lo.size), *inputs]
-        return _Bounds(*(None if v is None else v[chosen] for v in vars(self).values()))  # type: ignore[arg-type]
+        return _Rows(self.rows[:, [*range(self.rows.shape[1]), *inputs]])
 
-    @property
-    def grid(self) -> Grid | None:
-        """The grid, with numbers for each input."""
-        return None if self.step is None or self.origin is None else Grid(self.step, self.origin)
+    def box(self) -> Box:
+        """Return the box, with the grid if there is one."""
+        lo, hi, *grid = self.rows.copy()
+        return Box(lo, hi, Grid(*grid) if grid else None)
+
+    def below(self, feature: int) -> Polytope:
+        """Return the part in which the feature plus the last input is at most its upper bound."""
+        lo, hi = self.rows[:2].copy()
+        row = np.zeros((1, lo.size))
+        row[0, [feature, -1]] = 1.0
+        return Polytope(row, hi[[feature]], lo, hi)
 
 
 def part_count(question: PairQuestion) -> int:
@@ -123,12 +120,12 @@ def make_parts(question: PairQuestion) -> Iterator[PairPart]:
     for change in question.changes:
         fixed = _fixed(question, change)
         for cell in product(*(states for _, states in fixed)):
-            bounds, words = _Bounds.of(box), []
+            rows, words = _Rows.of(box), []
             for (group, _), state in zip(fixed, cell, strict=True):
-                bounds = bounds.fixed(group, state)
+                rows.fix(group, state)
                 place = state.index(1.0) if len(group) > 1 else 0
                 words.append(f"{question.names[group[place]]} = {state[place]:.9g}")
-            regions = _regions(change, bounds, question.names)
+            regions = _regions(change, rows, question.names)
             for both, (name, region) in zip(_products(network, change), regions, strict=True):
                 _refuse_other_grid(region, box)
                 problem = Problem(both.network, region, _targets(both, question.relation))
@@ -169,40 +166,30 @@ def _targets(both: Product, relation: Relation) -> tuple[Target, ...]:
     return tuple(condition_target(both.network, name, conditions) for name, conditions in found)
 
 
-def _regions(change: Change, bounds: _Bounds, names: Sequence[str]) -> Iterator[tuple[str, Region]]:
+def _regions(change: Change, bounds: _Rows, names: Sequence[str]) -> Iterator[tuple[str, Region]]:
     """Yield the regions of the product for one change, with their names."""
-    size = bounds.lo.size
+    wide = bounds.extended(change.features)
     if change.values:
-        wide = bounds.extended(change.features)
-        new = [size + k for k in range(len(change.features))]
+        size = bounds.rows.shape[1]
+        new = range(size, size + len(change.features))
         for before, after in pairwise(change.values):
-            fixed = wide.fixed([*change.features, *new], [*before, *after])
-            yield _pair_name(change, before, after, names), Box(fixed.lo, fixed.hi, fixed.grid)
+            wide.fix([*change.features, *new], [*before, *after])
+            yield _pair_name(change, before, after, names), wide.box()
         return
-    f = change.features[0]
-    low, high = Fraction(float(bounds.lo[f])), Fraction(float(bounds.hi[f]))
-    wide = bounds.extended([f])
+    f, rows = change.features[0], wide.rows
+    low, high = Fraction(float(rows[0, f])), Fraction(float(rows[1, f]))
     if change.step is None:
-        wide.lo[size], wide.hi[size] = 0.0, float_above(high - low)
-        yield f"{names[f]} by any amount", _below(wide, f, size)
+        rows[:2, -1] = 0.0, float_above(high - low)
+        yield f"{names[f]} by any amount", wide.below(f)
         return
-    wide.lo[size] = wide.hi[size] = change.step
-    last = high - Fraction(change.step)
-    name = f"{names[f]} by {change.step:.9g}"
+    rows[:2, -1] = change.step
+    last, name = high - Fraction(change.step), f"{names[f]} by {change.step:.9g}"
     if Fraction(float(last)) != last:
-        yield name, _below(wide, f, size)
+        yield name, wide.below(f)
         return
-    wide.hi[f] = float(last)
-    if wide.step is not None and wide.origin is not None:
-        wide.step[size], wide.origin[size] = change.step, 0.0
-    yield name, Box(wide.lo, wide.hi, wide.grid)
-
-
-def _below(bounds: _Bounds, feature: int, increase: int) -> Polytope:
-    """Return the region in which the feature with its increase is at most its upper bound."""
-    row = np.zeros((1, bounds.lo.size))
-    row[0, [feature, increase]] = 1.0
-    return Polytope(row, bounds.hi[[feature]], bounds.lo, bounds.hi)
+    rows[1, f] = float(last)
+    rows[2:, -1] = (change.step, 0.0)[: len(rows) - 2]
+    yield name, wide.box()
 
 
 def _pair_name(

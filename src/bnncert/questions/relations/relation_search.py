@@ -1,34 +1,42 @@
-"""The answer to a question about two copies: part after part, until one fails."""
+"""The search of a question about two copies: part after part, until one fails."""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import islice
-from typing import TypeAlias
 
 import numpy as np
 
-from bnncert.deadline import TIME_IS_UP, Deadline
+from bnncert.arrays import FloatArray
+from bnncert.deadline import TIME_IS_UP
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods import Options, Progress
+from bnncert.engine.replay import OnnxRuntime
 from bnncert.engine.verdict import Counterexample, Result
+from bnncert.kernel.container import Section
+from bnncert.kernel.rules.relation_products import Relation, violation_name
+from bnncert.kernel.rules.violating_pairs import paired_signs, violation
 from bnncert.model.description import SignZero
-from bnncert.proofs.request import CertificateRequest
+from bnncert.model.network import Network
+from bnncert.problem import Problem
+from bnncert.proofs.claims import claim_section
+from bnncert.proofs.writing import write_counterexample
+from bnncert.questions.prover import Effort, Prover
 from bnncert.questions.relations.changes import PairQuestion
-from bnncert.questions.relations.input_pair import InputPair, replayed_pair
-from bnncert.questions.relations.relation_answer import PartResult, RelationResult, RelationStatus
-from bnncert.questions.relations.relation_certificate import RelationWriter
+from bnncert.questions.relations.relation_answer import (
+    InputPair,
+    PartResult,
+    RelationResult,
+    RelationStatus,
+)
 from bnncert.questions.relations.relation_parts import PairPart, make_parts, part_count
-from bnncert.questions.solving import solve
 
 #: Values of sign(0) with which a pair is searched if it may be either.
 KNOWN_ZEROS: tuple[SignZero, ...] = ("plus", "minus")
 
-#: Called with an answer before its certificate is written.
-AnnounceRelation: TypeAlias = Callable[[RelationResult], None]
+#: The name of the part that shows a failure.
+FAILURE = "failure"
 
 WORDS: dict[str, RelationStatus] = {
     "robust": "holds",
@@ -38,86 +46,79 @@ WORDS: dict[str, RelationStatus] = {
 }
 
 
+def answer(question: PairQuestion, effort: Effort) -> RelationResult:
+    """Answer a question about two copies of a network."""
+    with Prover(effort, [question.network]) as prover:
+        search = _Search(question, prover)
+        try:
+            search.run()
+        except KeyboardInterrupt as stop:
+            raise Interrupted(search.result("unknown")) from stop
+        return search.finished()
+
+
 @dataclass(frozen=True, eq=False)
-class Asking:
-    """How a question is answered: those of :func:`bnncert.verify`."""
+class _Failure:
+    """A part that fails: its number, the point of its product, and the two inputs."""
 
-    method: str = "auto"
-    timeout: float | None = None
-    options: Options | None = None
-    progress: Progress | None = None
-    certificate: str | os.PathLike[str] | None = None
-    announce: AnnounceRelation | None = None
+    number: int
+    part: PairPart
+    point: Counterexample
+    pair: InputPair
 
 
-@dataclass(eq=False)
-class _RelationRun:
+class _Search:
     """The state of one question."""
 
-    question: PairQuestion
-    words: tuple[str, str]
-    asking: Asking
-    count: int
-    deadline: Deadline
-    answers: list[PartResult] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    #: The number of the part that fails, the part, the point of its product, and the two inputs.
-    failure: tuple[int, PairPart, Counterexample, InputPair] | None = None
-    #: Whether all certificates of parts could be written.
-    certified: bool = True
+    def __init__(self, question: PairQuestion, prover: Prover) -> None:
+        self._question, self._prover, self._count = question, prover, part_count(question)
+        self._answers: list[PartResult] = []
+        self._notes: list[str] = []
+        self._failure: _Failure | None = None
 
     def result(self, status: RelationStatus | None = None) -> RelationResult:
         """Return what is known now."""
+        question = self._question
         return RelationResult(
-            status or self._status(),
-            *self.words,
-            self.question.changes,
-            self.question.names,
-            tuple(self.answers),
-            self.count,
-            self.deadline.elapsed(),
-            None if self.failure is None else self.failure[3],
-            tuple(dict.fromkeys(self.notes)),
+            status=status or self._status(),
+            statement=question.statement,
+            negation=question.negation,
+            changes=question.changes,
+            names=question.names,
+            parts=tuple(self._answers),
+            count=self._count,
+            seconds=self._prover.deadline.elapsed(),
+            pair=None if self._failure is None else self._failure.pair,
+            notes=tuple(dict.fromkeys(self._notes)),
         )
 
     def _status(self) -> RelationStatus:
-        if self.failure is not None:
+        if self._failure is not None:
             return "fails"
-        found = {answer.status for answer in self.answers}
-        if found == {"holds"} and len(self.answers) == self.count:
+        found = {answer.status for answer in self._answers}
+        if found == {"holds"} and len(self._answers) == self._count:
             return "holds"
-        late = "timeout" in found or len(self.answers) < self.count
+        late = "timeout" in found or len(self._answers) < self._count
         return "timeout" if late else "unknown"
 
-    def answer(self, writer: RelationWriter | None) -> None:
+    def run(self) -> None:
         """Answer the parts in order; a failure ends the work."""
-        for number, part in enumerate(make_parts(self.question)):
-            if self.deadline.passed():
+        for number, part in enumerate(make_parts(self._question)):
+            if self._prover.deadline.passed():
                 return
-            before = self.deadline.elapsed()
+            before = self._prover.deadline.elapsed()
             try:
-                request = None if writer is None else writer.part(number, part)
-                found = self._confirmed(number, part, self._solve(number, part, request))
+                found = self._decide(number, part, name=str(number))
             except Interrupted as stop:
-                self._take(number, part, stop.answer, self.deadline.elapsed() - before)
-                raise Interrupted(self.result("unknown")) from stop
-            self._take(number, part, found, self.deadline.elapsed() - before)
-            if self.failure is not None:
+                self._take(number, part, stop.answer, before)
+                raise
+            self._take(number, part, self._confirmed(number, part, found), before)
+            if self._failure is not None:
                 return
-            if writer is not None and found.certificate is None and found.status == "robust":
-                self.certified = False
-                self.notes += [f"{part.name}: {found.notes[-1]}"] if found.notes else []
 
-    def _solve(self, number: int, part: PairPart, request: CertificateRequest | None) -> Result:
-        left = self.deadline.remaining()
-        return solve(
-            [part.problem],
-            self.asking.method,
-            None if left == math.inf else left,
-            self.asking.options,
-            self._progress(number),
-            request=request,
-        )
+    def _decide(self, number: int, part: PairPart, name: str = "") -> Result:
+        prefix = f"part {number + 1} of {self._count}: " if self._count > 1 else ""
+        return self._prover.decide(part.problem, name=name, prefix=prefix)
 
     def _confirmed(self, number: int, part: PairPart, found: Result) -> Result:
         """Return what was found, with another pair if no choice of sign(0) confirms its own."""
@@ -133,23 +134,22 @@ class _RelationRun:
     ) -> Iterator[Counterexample]:
         """Yield a counterexample, and others from near it or for a known sign(0)."""
         yield point
-        place = point.point.tolist() if point.exact is None else point.exact
-        for exact in part.with_increases(place):
+        for exact in part.with_increases(point.exact or point.point.tolist()):
             yield replace(point, point=np.array([float(v) for v in exact]), exact=exact)
-        network = self.question.network
+        network = self._question.network
         for zero in KNOWN_ZEROS if network.sign_zero not in KNOWN_ZEROS else ():
-            if self.deadline.passed():
+            if self._prover.deadline.passed():
                 return
-            known = replace(self.question, network=network.with_sign_zero(zero))
+            known = replace(self._question, network=network.with_sign_zero(zero))
             other = next(islice(make_parts(known), number, None))
-            found = self._solve(number, other, None).counterexample
+            found = self._decide(number, other).counterexample
             if found is not None:
                 yield found
 
     def _pair(self, part: PairPart, point: Counterexample) -> InputPair | None:
-        return replayed_pair(self.question.network, part, point, self.question.relation)
+        return _replayed_pair(self._question.network, part, point, self._question.relation)
 
-    def _take(self, number: int, part: PairPart, found: Result, seconds: float) -> None:
+    def _take(self, number: int, part: PairPart, found: Result, before: float) -> None:
         """Keep the answer for a part, and the pair of inputs if it fails."""
         status, point = WORDS[found.status], found.counterexample
         if point is not None:
@@ -157,65 +157,98 @@ class _RelationRun:
             if pair is None:
                 # The product and the network have to agree; without that there is no answer.
                 status = "unknown"
-                self.notes.append(f"{part.name}: the network itself does not confirm a pair")
+                self._notes.append(f"{part.name}: the network itself does not confirm a pair")
             else:
-                self.failure = number, part, point, pair
+                self._failure = _Failure(number, part, point, pair)
         if status == "holds" and found.certificate is None:
             solvers = dict.fromkeys(t.trusted for t in found.targets if t.trusted is not None)
-            self.notes += [f"the proof relies on {solver}" for solver in solvers]
+            self._notes += [f"the proof relies on {solver}" for solver in solvers]
+            if self._prover.wants_certificate and found.notes:
+                self._notes.append(f"{part.name}: {found.notes[-1]}")
         stage = found.deciding_stage if status in ("holds", "fails") else ""
-        self.answers.append(PartResult(part.name, status, found.lower, found.upper, seconds, stage))
+        seconds = self._prover.deadline.elapsed() - before
+        self._answers.append(
+            PartResult(part.name, status, found.lower, found.upper, seconds, stage)
+        )
 
-    def _progress(self, number: int) -> Progress | None:
-        """Return a progress that names the part, if there are several."""
-        show = self.asking.progress
-        if show is None or self.count == 1:
-            return show
-
-        def shown(text: str, done: int, total: int) -> None:
-            assert show is not None
-            show(f"part {number + 1} of {self.count}: {text}", done, total)
-
-        return shown
-
-    def certificate(self, writer: RelationWriter, result: RelationResult) -> RelationResult:
-        """Write the certificate of an answer; return the result with its name or a note."""
-        question = self.question
-        if result.status == "holds" and self.certified:
-            if self.deadline.passed():
+    def finished(self) -> RelationResult:
+        """Return the answer, and write its certificate if one is requested."""
+        result, prover = self.result(), self._prover
+        if not prover.wants_certificate:
+            return result
+        names = [str(number) for number in range(self._count)]
+        if self._failure is not None:
+            result = replace(result, certificate=self._write_failure(self._failure))
+        elif result.status == "holds" and all(map(prover.has, names)):
+            if prover.deadline.passed():
                 return replace(result, notes=(*result.notes, f"no certificate: {TIME_IS_UP}"))
-            return replace(result, certificate=writer.write(question, self.count))
-        if self.failure is not None:
-            number, part, point, pair = self.failure
-            name = writer.write_failure(question, number, part, point, pair.classes)
-            return replace(result, certificate=name)
-        return result
+            written = prover.finish(relation_claim(self._question), names)
+            result = replace(result, certificate=written)
+        return replace(result, seconds=prover.deadline.elapsed())
+
+    def _write_failure(self, failure: _Failure) -> str:
+        """Write the claim that a part fails."""
+        part, classes = failure.part, failure.pair.classes
+        chosen, problem = violated_problem(part, self._question.relation, classes)
+        point = replace(failure.point, target=problem.targets[0].name)
+        write_counterexample(self._prover.file(FAILURE), problem, problem.network, point)
+        claim = relation_claim(self._question, [failure.number, chosen])
+        return self._prover.finish(claim, [FAILURE])
 
 
-def answer(question: PairQuestion, words: tuple[str, str], asking: Asking) -> RelationResult:
-    """Answer a question about two copies of a network.
+def violated_problem(
+    part: PairPart, relation: Relation, classes: tuple[int, int]
+) -> tuple[int, Problem]:
+    """Return the number of the violation by two inputs of these classes, and its problem alone."""
+    names = [target.name for target in part.problem.targets]
+    chosen = 0 if relation.score is not None else names.index(violation_name(*classes))
+    return chosen, replace(part.problem, targets=(part.problem.targets[chosen],))
 
-    Parameters
-    ----------
-    question
-        The question.
-    words
-        The property in words, and its negation.
-    asking
-        How it is answered.
-    """
-    deadline = Deadline(asking.timeout)
-    with RelationWriter.into(asking.certificate, question.network) as writer:
-        run = _RelationRun(question, words, asking, part_count(question), deadline)
-        try:
-            run.answer(writer)
-            result = run.result()
-        except Interrupted:
-            raise
-        except KeyboardInterrupt as stop:
-            raise Interrupted(run.result("unknown")) from stop
-        if asking.announce is not None:
-            asking.announce(result)
-        if writer is not None:
-            result = replace(run.certificate(writer, result), seconds=deadline.elapsed())
-    return result
+
+def relation_claim(question: PairQuestion, failure: list[int] | None = None) -> Section:
+    """Return the claim; `failure` is the number of a part and of the way in which it fails."""
+    details = {
+        "network": question.network.content_hash,
+        "relation": vars(question.relation).copy(),
+        "changes": [change.exactly() for change in question.changes],
+        "one_hot": [list(group) for group in question.one_hot],
+        "failure": failure,
+    }
+    return claim_section("two copies", question.box, details)
+
+
+def _replayed_pair(
+    network: Network, part: PairPart, found: Counterexample, relation: Relation
+) -> InputPair | None:
+    """Return the two inputs of a counterexample, or None if the network itself denies it."""
+    exact = part.pair(found.exact or found.point.tolist())
+    wrong = violation(network, relation, paired_signs(network, *exact))
+    if wrong is None:
+        return None
+    first, second = (np.array([float(v) for v in x]) for x in exact)
+    floats = tuple(tuple(map(Fraction, x.tolist())) for x in (first, second))
+    one, two = (network.output.gain * np.array([float(v) for v in s]) for s in wrong.scores)
+    return InputPair(
+        first,
+        second,
+        None if floats == exact else exact,
+        wrong.classes,
+        (one, two),
+        tuple(np.flatnonzero(first != second).tolist()),
+        ("exact", *_executed(network, relation, (first, second))),
+    )
+
+
+def _executed(
+    network: Network, relation: Relation, points: tuple[FloatArray, FloatArray]
+) -> tuple[str, ...]:
+    """Return ("onnxruntime",) if that program confirms the pair."""
+    runtime = OnnxRuntime.of(network)
+    if runtime is None:
+        return ()
+    scores = [runtime.scores(x) for x in points]
+    if relation.score is not None:
+        gap = float(scores[0][relation.score] - scores[1][relation.score])
+        return ("onnxruntime",) if (-gap if relation.falling else gap) > 0 else ()
+    classes = [int(np.argmax(s)) for s in scores]
+    return ("onnxruntime",) if relation.is_violated_by(*classes) else ()

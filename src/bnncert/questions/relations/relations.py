@@ -1,4 +1,4 @@
-"""The public API: `check_monotone` and `check_fair`."""
+"""The public functions: whether a network is monotone in a feature, or fair."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from bnncert.errors import InputError
 from bnncert.kernel.rules.relation_products import Relation
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
+from bnncert.questions.prover import Effort
 from bnncert.questions.relations.changes import Change, PairQuestion, feature_change, group_change
 from bnncert.questions.relations.relation_answer import RelationResult
-from bnncert.questions.relations.relation_search import AnnounceRelation, Asking, answer
+from bnncert.questions.relations.relation_search import answer
 from bnncert.regions import Box, Region
 
 
-def check_monotone(
+def monotone(
     network: Network,
     feature: int,
     region: Region | None = None,
@@ -36,7 +37,6 @@ def check_monotone(
     options: Options | None = None,
     progress: Progress | None = None,
     certificate: str | os.PathLike[str] | None = None,
-    announce: AnnounceRelation | None = None,
 ) -> RelationResult:
     """Decide whether a larger value of one feature can undo a decision or lower a score.
 
@@ -69,7 +69,7 @@ def check_monotone(
         Groups of inputs of which exactly one is 1.
     names
         The names of the inputs for messages.
-    sign_zero, method, timeout, options, progress, certificate, announce
+    sign_zero, method, timeout, options, progress, certificate
         Those of :func:`verify`.  If sign(0) may be either, it is +1 or -1 for each neuron, and the
         same one for both inputs.
 
@@ -92,16 +92,16 @@ def check_monotone(
     >>> import bnncert
     >>> net = bnncert.Network.from_arrays([[[1, -1]], [[-1], [1]]], [[-2], [0, 0]])
     >>> table = bnncert.Box([0, 0], [9, 9], grid=1)
-    >>> bnncert.check_monotone(net, 0, table, timeout=60).status
+    >>> bnncert.monotone(net, 0, table, timeout=60).status
     'holds'
-    >>> result = bnncert.check_monotone(net, 1, table, timeout=60)
+    >>> result = bnncert.monotone(net, 1, table, timeout=60)
     >>> result.status, result.pair.classes
     ('fails', (1, 0))
     """
     network, box = network.with_sign_zero(sign_zero), _box(network, region)
     shown = _names(network, names)
     f = _feature(feature, network)
-    relation = _monotone(network, label, score, increasing)
+    relation = _kept(network, label, score, increasing)
     groups = _groups(one_hot, network)
     if any(f in group for group in groups):
         raise InputError(f"feature {shown[f]} is a column of a one-hot group and has no order")
@@ -109,13 +109,12 @@ def check_monotone(
     what = f"score {relation.score}" if score is not None else f"class {relation.label}"
     way = "increasing" if increasing else "decreasing"
     goal = f"monotonically {way} in {change.words(shown)}"
-    words = (f"{what} is {goal}", f"{what} is not {goal}")
-    question = PairQuestion(network, box, (change,), groups, relation, shown)
-    asking = Asking(method, timeout, options, progress, certificate, announce)
-    return answer(question, words, asking)
+    words = f"{what} is {goal}", f"{what} is not {goal}"
+    question = PairQuestion(network, box, (change,), groups, relation, shown, *words)
+    return answer(question, Effort(method, timeout, options, progress, certificate))
 
 
-def check_fair(
+def fair(
     network: Network,
     protected: int | Sequence[int | Sequence[int]],
     region: Region | None = None,
@@ -130,7 +129,6 @@ def check_fair(
     options: Options | None = None,
     progress: Progress | None = None,
     certificate: str | os.PathLike[str] | None = None,
-    announce: AnnounceRelation | None = None,
 ) -> RelationResult:
     """Decide whether protected attributes can change the class (individual fairness).
 
@@ -157,7 +155,7 @@ def check_fair(
         Other groups of inputs of which exactly one is 1.
     names
         The names of the inputs for messages.
-    sign_zero, method, timeout, options, progress, certificate, announce
+    sign_zero, method, timeout, options, progress, certificate
         Those of :func:`verify`.  If sign(0) may be either, it is +1 or -1 for each neuron, and the
         same one for both inputs.
 
@@ -180,11 +178,11 @@ def check_fair(
     >>> import bnncert
     >>> net = bnncert.Network.from_arrays([[[1, -1, 1]], [[-1], [1]]], [[-2], [0, 0]])
     >>> table = bnncert.Box([0, 0, 0], [9, 9, 1], grid=1)
-    >>> result = bnncert.check_fair(net, 2, table, timeout=60)
+    >>> result = bnncert.fair(net, 2, table, timeout=60)
     >>> result.status, result.pair.classes
     ('fails', (0, 1))
     >>> rich = bnncert.Box([5, 0, 0], [9, 3, 1], grid=1)
-    >>> bnncert.check_fair(net, 2, rich, timeout=60).status
+    >>> bnncert.fair(net, 2, rich, timeout=60).status
     'holds'
     """
     network, box = network.with_sign_zero(sign_zero), _box(network, region)
@@ -214,10 +212,9 @@ def check_fair(
                 f"feature {mixed[0]} is a column of a one-hot group; protect the whole group"
             )
     what = " and ".join(change.words(shown) for change in changes)
-    words = (f"the class does not depend on {what}", f"the class depends on {what}")
-    question = PairQuestion(network, box, tuple(changes), others, Relation(), shown)
-    asking = Asking(method, timeout, options, progress, certificate, announce)
-    return answer(question, words, asking)
+    words = f"the class does not depend on {what}", f"the class depends on {what}"
+    question = PairQuestion(network, box, tuple(changes), others, Relation(), shown, *words)
+    return answer(question, Effort(method, timeout, options, progress, certificate))
 
 
 def _change(
@@ -238,7 +235,7 @@ def _change(
     return feature_change(f, box, names[f], step.get(f), values.get(f))
 
 
-def _monotone(network: Network, label: int | None, score: int | None, increasing: bool) -> Relation:
+def _kept(network: Network, label: int | None, score: int | None, increasing: bool) -> Relation:
     """Return the relation of a monotone class or score."""
     if label is not None and score is not None:
         raise InputError("a class and a score are given; monotonicity is about one of them")
