@@ -24,11 +24,7 @@ from bnncert.kernel.rules.relation_products import (
 from bnncert.proofs.claims import write_claim
 from bnncert.proofs.writing import write_counterexample
 from bnncert.questions.relations.changes import PairQuestion, feature_change
-<<<<<<< HEAD
 from bnncert.questions.relations.relation_answer import RelationResult
-from bnncert.questions.relations.relation_certificate import RelationWriter
-=======
->>>>>>> e29af82 (monotone and fair on the prover: no writer, settings and run of their own)
 from bnncert.questions.relations.relation_parts import make_parts
 from bnncert.questions.relations.relation_search import relation_claim, violated_problem
 from tests.brute_force import TinyNetwork
@@ -38,7 +34,7 @@ from tests.strategies import tiny_networks
 
 #: Without shrinking, which would ask many more questions.
 MANY = settings(
-    max_examples=200,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],

@@ -69,25 +69,25 @@ class PairPart:
                 yield *exact[:f], start, *exact[f + 1 : -1], share * room
 
 
-class _Rows:
+class _BoundRows:
     """The bounds of a region as rows `lo` and `hi`, and of a grid also `step` and `origin`."""
 
     def __init__(self, rows: FloatArray) -> None:
         self.rows = rows
 
     @staticmethod
-    def of(box: Box) -> _Rows:
+    def of(box: Box) -> _BoundRows:
         grid = [] if box.values is None else [box.values.step, box.values.origin]
-        return _Rows(np.array([box.lo, box.hi, *grid]))
+        return _BoundRows(np.array([box.lo, box.hi, *grid]))
 
     def fix(self, inputs: Sequence[int], values: Sequence[float]) -> None:
         """Fix inputs at values, at which their grid begins."""
         self.rows[:2, list(inputs)] = values
         self.rows[3:, list(inputs)] = values
 
-    def extended(self, inputs: Sequence[int]) -> _Rows:
+    def extended(self, inputs: Sequence[int]) -> _BoundRows:
         """Return the bounds with copies of some inputs as further ones."""
-        return _Rows(self.rows[:, [*range(self.rows.shape[1]), *inputs]])
+        return _BoundRows(self.rows[:, [*range(self.rows.shape[1]), *inputs]])
 
     def box(self) -> Box:
         """Return the box, with the grid if there is one."""
@@ -120,7 +120,7 @@ def make_parts(question: PairQuestion) -> Iterator[PairPart]:
     for change in question.changes:
         fixed = _fixed(question, change)
         for cell in product(*(states for _, states in fixed)):
-            rows, words = _Rows.of(box), []
+            rows, words = _BoundRows.of(box), []
             for (group, _), state in zip(fixed, cell, strict=True):
                 rows.fix(group, state)
                 place = state.index(1.0) if len(group) > 1 else 0
@@ -166,7 +166,9 @@ def _targets(both: Product, relation: Relation) -> tuple[Target, ...]:
     return tuple(condition_target(both.network, name, conditions) for name, conditions in found)
 
 
-def _regions(change: Change, bounds: _Rows, names: Sequence[str]) -> Iterator[tuple[str, Region]]:
+def _regions(
+    change: Change, bounds: _BoundRows, names: Sequence[str]
+) -> Iterator[tuple[str, Region]]:
     """Yield the regions of the product for one change, with their names."""
     wide = bounds.extended(change.features)
     if change.values:

@@ -15,8 +15,12 @@ from bnncert.engine.answer import Interrupted
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.engine.verdict import Counterexample, Result
 from bnncert.kernel.container import Section
-from bnncert.kernel.rules.relation_products import Relation, violation_name
-from bnncert.kernel.rules.violating_pairs import paired_signs, violation
+from bnncert.kernel.rules.relation_products import (
+    Relation,
+    paired_signs,
+    violation,
+    violation_name,
+)
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.problem import Problem
@@ -49,7 +53,7 @@ WORDS: dict[str, RelationStatus] = {
 def answer(question: PairQuestion, effort: Effort) -> RelationResult:
     """Answer a question about two copies of a network."""
     with Prover(effort, [question.network]) as prover:
-        search = _Search(question, prover)
+        search = _RelationSearch(question, prover)
         try:
             search.run()
         except KeyboardInterrupt as stop:
@@ -58,7 +62,7 @@ def answer(question: PairQuestion, effort: Effort) -> RelationResult:
 
 
 @dataclass(frozen=True, eq=False)
-class _Failure:
+class _FailedPart:
     """A part that fails: its number, the point of its product, and the two inputs."""
 
     number: int
@@ -67,14 +71,14 @@ class _Failure:
     pair: InputPair
 
 
-class _Search:
+class _RelationSearch:
     """The state of one question."""
 
     def __init__(self, question: PairQuestion, prover: Prover) -> None:
         self._question, self._prover, self._count = question, prover, part_count(question)
         self._answers: list[PartResult] = []
         self._notes: list[str] = []
-        self._failure: _Failure | None = None
+        self._failure: _FailedPart | None = None
 
     def result(self, status: RelationStatus | None = None) -> RelationResult:
         """Return what is known now."""
@@ -159,7 +163,7 @@ class _Search:
                 status = "unknown"
                 self._notes.append(f"{part.name}: the network itself does not confirm a pair")
             else:
-                self._failure = _Failure(number, part, point, pair)
+                self._failure = _FailedPart(number, part, point, pair)
         if status == "holds" and found.certificate is None:
             solvers = dict.fromkeys(t.trusted for t in found.targets if t.trusted is not None)
             self._notes += [f"the proof relies on {solver}" for solver in solvers]
@@ -186,7 +190,7 @@ class _Search:
             result = replace(result, certificate=written)
         return replace(result, seconds=prover.deadline.elapsed())
 
-    def _write_failure(self, failure: _Failure) -> str:
+    def _write_failure(self, failure: _FailedPart) -> str:
         """Write the claim that a part fails."""
         part, classes = failure.part, failure.pair.classes
         chosen, problem = violated_problem(part, self._question.relation, classes)
