@@ -188,7 +188,8 @@ class AskedPoints:
     network: Network
     data: Data
     balls: Balls
-    radius: float
+    #: The radius of the balls; None for the whole data box.
+    radius: float | None
     targets: Targets
     #: The value of --input, the file or folder that it names, and the index in it.
     text: str
@@ -252,7 +253,7 @@ def read_points(
 ) -> AskedPoints:
     """Read the points that the options name, and the balls around them."""
     clip = read_clip(scaling.clip)
-    if point.input_ is None or shape.radius is None:
+    if point.input_ is None or (shape.radius is None and not shape.whole_box):
         missing = "--input" if point.input_ is None else "--radius"
         raise InputError(f"{missing} is missing; give --input and --radius, or a .vnnlib file")
     source, index = point_source(point.input_, point.index)
@@ -261,7 +262,10 @@ def read_points(
     # If --label is given, the labels beside the points are not read.
     labels = point.labels if point.label is None else OWN
     network, data = scaled_data(network, source, labels, scaling)
-    radius = radius_option(shape.radius, network, shape.norm, clip)
+    radius, unit = None, INPUT_UNITS
+    if shape.radius is not None:
+        radius = radius_option(shape.radius, network, shape.norm, clip)
+        unit = radius_unit(shape.radius, network, shape.norm, clip)
     grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within, shape.value)
     given: dict[str, Any] = {"grid": grid, "within": within, "value": shape.value}
     try:
@@ -270,8 +274,7 @@ def read_points(
         raise InputError(f"{point.input_}: {error}") from error
     targets = read_targets(scaling.targets)
     return AskedPoints(
-        *(network, data, balls, radius, targets, point.input_, source, index, point.label),
-        unit=radius_unit(shape.radius, network, shape.norm, clip),
+        *(network, data, balls, radius, targets, point.input_, source, index, point.label), unit
     )
 
 

@@ -40,15 +40,11 @@ from bnncert.cli.unused import refuse_unread
 from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.model.network import Network
-from bnncert.questions.explain.domain import Domain, data_box_ball
 from bnncert.questions.explain.explain import QUESTION_SECONDS
 from bnncert.questions.explain.explain import explain as explain_api
-from bnncert.questions.explain.explanation_answer import Explanation
+from bnncert.questions.explain.explanation_answer import Domain, Explanation
 from bnncert.regions import Ball
 from bnncert.report.picture import KeptPicture
-
-#: The radius of the ball that is read if only its data box counts.
-ANY_RADIUS = "1e9"
 
 #: Kept inputs up to which they are listed.
 MOST_LISTED = 20
@@ -159,7 +155,7 @@ def _read(
     question = read_decision(
         network,
         point,
-        BallShape("linf", domain.radius or ANY_RADIUS, None, domain.grid),
+        BallShape("linf", domain.radius, grid=domain.grid, whole_box=True),
         ScalingOptions(**vars(pixels)),
         missing="the image that is to be explained",
         several="an explanation is about one image",
@@ -167,9 +163,6 @@ def _read(
     ball = question.region
     assert isinstance(ball, Ball)
     try:
-        if domain.radius is None:
-            whole = data_box_ball(ball.middle, ball.clip_lo, ball.clip_hi, ball.grid)
-            return question, Domain(whole)
         return question, Domain(ball, question.unit.text(ball.stated_radius))
     except InputError as error:
         raise InputError(f"{question.where}: {error}") from error

@@ -208,6 +208,8 @@ class BallShape:
     within: str | None = None
     grid: str | None = None
     value: float | None = None
+    #: Whether the data box alone limits the inputs if there is no radius.
+    whole_box: bool = False
 
 
 @dataclass(frozen=True)

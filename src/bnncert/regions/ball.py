@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -118,6 +119,15 @@ class Ball(Region):
             )
         if self.values is not None:
             self._restrict_to_grid(self.values)
+
+    @staticmethod
+    def of_data_box(
+        center: FloatArray, lo: Any | None, hi: Any | None, grid: GridLike = None
+    ) -> Ball:
+        """Return the L-inf ball around a centre that is a whole data box."""
+        if lo is None or hi is None:
+            raise InputError("the network states no data box; give a radius or a data box")
+        return Ball("linf", center, box_reach(center, lo, hi), lo, hi, grid)
 
     def _words(self) -> list[str]:
         return [f"{self.norm}, radius {self.stated_radius:.6g}", *self._clip_words()]
@@ -314,6 +324,12 @@ def _outward(center: FloatArray, step: float, direction: float) -> FloatArray:
     error = (center - (total - virtual)) + (step - virtual)
     wrong = error < 0 if direction < 0 else error > 0
     return np.where(wrong, np.nextafter(total, direction), total)
+
+
+def box_reach(center: FloatArray, lo: Any, hi: Any) -> float:
+    """Return the largest distance of a bound of a box from a point, rounded up."""
+    reach = float(np.max(np.maximum(np.abs(hi - center), np.abs(center - lo)), initial=0.0))
+    return math.nextafter(reach, math.inf)
 
 
 def radius_on_grid(norm: str, radius: float, values: GridValues, center: FloatArray) -> float:

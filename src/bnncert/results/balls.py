@@ -99,9 +99,14 @@ class Balls:
         is_real = self.grid is None and self.norm not in ("l0", "patch", "shift")
         return point if is_real else _as_float32(point)
 
-    def around(self, centre: FloatArray, radius: float) -> Neighbourhood:
-        """Return the ball or shape around a centre; some radii are numbers of inputs or pixels."""
+    def around(self, centre: FloatArray, radius: float | None) -> Neighbourhood:
+        """Return the ball or shape around a centre; some radii are numbers of inputs or pixels.
+
+        Without a radius it is the whole data box.
+        """
         box, value = (self.lo, self.hi), self.value
+        if radius is None:
+            return Ball.of_data_box(centre, *box, self.grid)
         if self.norm == "l0":
             return L0Ball(centre, radius, *box, self.within, self.grid)
         if self.norm == "brightness" and self.grid is not None:

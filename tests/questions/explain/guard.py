@@ -12,7 +12,7 @@ import numpy as np
 
 import bnncert
 from bnncert.kernel.container import Section
-from bnncert.questions.explain import point_enumeration as enumeration
+from bnncert.questions.explain import free_points as enumeration
 from tests.guarded import Guarded, how, wanted
 from tests.kernel.stated_regions import grid_points, last_layers
 from tests.plain_network import TIES, PlainNetwork, is_other, quarters, random_plain

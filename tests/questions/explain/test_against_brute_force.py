@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.arrays import BoolArray
-from bnncert.questions.explain import point_enumeration as enumeration
+from bnncert.questions.explain import free_points as enumeration
 from bnncert.questions.explain.explanation_answer import Explanation
-from bnncert.questions.explain.point_enumeration import MOST_POINTS
-from bnncert.questions.explain.witnesses import with_free
+from bnncert.questions.explain.free_points import MOST_POINTS, with_free
 from tests.brute_force import (
     TinyNetwork,
     is_reached,

@@ -11,8 +11,8 @@ import pytest
 import bnncert
 from bnncert.deadline import Deadline
 from bnncert.problem import robustness
-from bnncert.questions.explain.domain import Domain
-from bnncert.questions.explain.point_enumeration import Enumeration
+from bnncert.questions.explain.explanation_answer import Domain
+from bnncert.questions.explain.free_points import Enumeration
 from tests.brute_force import is_reached, last_layers_at, rival_target, scores_of
 from tests.random_questions import random_network
 

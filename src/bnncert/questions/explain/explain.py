@@ -9,20 +9,20 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import FloatArray
+from bnncert.arrays import BoolArray, FloatArray
 from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
+from bnncert.kernel.container import Section
 from bnncert.model.description import SignZero
 from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Problem, Ties, robustness
-from bnncert.questions.explain.domain import Domain, data_box_ball
-from bnncert.questions.explain.explanation_answer import Explanation
-from bnncert.questions.explain.explanation_claim import explanation_claim
+from bnncert.proofs.claims import claim_section
+from bnncert.questions.explain.explanation_answer import Domain, Explanation
 from bnncert.questions.explain.explanation_search import REGION, Search
-from bnncert.questions.explain.witnesses import with_free
+from bnncert.questions.explain.free_points import with_free
 from bnncert.questions.prover import Effort, Prover
 from bnncert.regions import Ball
 
@@ -126,7 +126,7 @@ def _domain(network: Network, region: Ball | Domain | npt.ArrayLike) -> Domain:
         return region
     if not isinstance(region, Ball):
         image = network.flatten(region)[0][0]
-        region = data_box_ball(image, network.input_lo, network.input_hi)
+        region = Ball.of_data_box(image, network.input_lo, network.input_hi)
     return Domain(region)
 
 
@@ -160,7 +160,7 @@ def _finished(search: Search, problem: Problem, domain: Domain, ties: Ties) -> E
     prover, witnesses = search.prover, _inside(search.witnesses, search, domain)
     written = None
     if prover.has(REGION):
-        claim = explanation_claim(problem, domain, search.free, witnesses, ties)
+        claim = _claim(problem, domain, search.free, witnesses, ties)
         written = prover.finish(claim, [REGION])
     assert problem.label is not None
     return Explanation(
@@ -187,3 +187,45 @@ def _inside(
         if domain.region(with_free(search.free, [i])).contains(exact):
             found[i] = witness
     return found
+
+
+def _claim(
+    problem: Problem,
+    domain: Domain,
+    free: BoolArray,
+    witnesses: Mapping[int, Counterexample],
+    ties: Ties,
+) -> Section:
+    """Return the claim of the certificate; `witnesses` are in ascending order.
+
+    A witness is stored by the inputs in which it differs from the image: `starts` divides `changed`
+    and `values` into the parts of the needed inputs.  Values that are no floats are in `exact`.
+    """
+    image = domain.image
+    starts, targets = [0], []
+    changed: list[int] = []
+    values: list[float] = []
+    exact: dict[str, str] = {}
+    names = [target.name for target in problem.targets]
+    for witness in witnesses.values():
+        point = witness.point
+        places = [
+            i
+            for i in range(point.size)
+            if (point[i] if witness.exact is None else witness.exact[i]) != image[i]
+        ]
+        if witness.exact is not None:
+            exact |= {str(len(changed) + k): str(witness.exact[i]) for k, i in enumerate(places)}
+        changed += places
+        values += point[places].tolist()
+        starts.append(len(changed))
+        targets.append(names.index(witness.target))
+    details = {"label": problem.label, "ties": ties, "exact": exact}
+    numbers = {"kept": np.flatnonzero(~free), "needed": list(witnesses), "targets": targets}
+    numbers |= {"starts": starts, "changed": changed}
+    arrays = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
+    arrays["values"] = np.array(values, dtype=np.float64)
+    claim = claim_section("explanation", domain.everything, details, arrays)
+    # On a grid, the radius of a ball includes the rounding of its own values: this is the part's.
+    claim.fields["details"]["region"]["radius"] = str(Fraction(domain.region(free).radius))
+    return claim

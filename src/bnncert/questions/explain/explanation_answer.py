@@ -1,4 +1,13 @@
-"""What a search for an explanation has found."""
+"""An explanation, and the domain of the inputs that are not kept.
+
+The domain of input i is an interval that contains its value c_i in the image; on a grid only the
+values of the grid count.  The region of a set F of free inputs is
+
+    { x : x_i in its domain for i in F,  x_i = c_i for all others }.
+
+It is an L-inf ball around the image whose data box is the single value c_i for inputs that are not
+free.  So the grid has the same values whatever is free, and regions grow with F.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +18,115 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bnncert.arrays import BoolArray
+from bnncert.arrays import BoolArray, FloatArray
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.verdict import Counterexample, Status
-from bnncert.questions.explain.domain import Domain
+from bnncert.errors import InputError
+from bnncert.regions import Ball
+from bnncert.regions.ball import box_reach
+
+
+class Domain:
+    """The domains of all inputs of an image.
+
+    Parameters
+    ----------
+    ball
+        An L-inf ball around the image, with its data box and grid.
+    radius
+        The radius as the user wrote it, for the description.
+
+    Raises
+    ------
+    InputError
+        If the ball has another norm, or the image is not in the data box or not on the grid.
+
+    Attributes
+    ----------
+    image
+        The values of inputs that are not free.
+    lo, hi
+        The bounds of inputs that are free; without a grid, their distance from the image is also
+        at most the radius of the ball.
+    grid
+        The grid of their values, if there is one.
+    text
+        The domain in words.
+    """
+
+    def __init__(self, ball: Ball, radius: str = "") -> None:
+        if ball.norm != "linf":
+            raise InputError(f"an explanation needs norm linf; the norm is {ball.norm}")
+        self.image, self.grid, self.text = ball.middle, ball.grid, _words(ball, radius)
+        if ball.grid is None:
+            # Bounds of the ball may be rounded outwards, so its radius counts, too.
+            self.lo = ball.lo if ball.clip_lo is None else ball.clip_lo
+            self.hi = ball.hi if ball.clip_hi is None else ball.clip_hi
+            self._radius = ball.radius
+        else:
+            self.lo, self.hi = _grid_bounds(ball)
+            self._radius = 2 * box_reach(self.image, self.lo, self.hi)
+        outside = (self.image < self.lo) | (self.image > self.hi)
+        if np.any(outside):
+            i = int(np.argmax(outside))
+            raise InputError(
+                f"the image is not in the data box: input {i} = {self.image[i]:.9g} is not in "
+                f"[{self.lo[i]:.9g}, {self.hi[i]:.9g}]"
+            )
+        values = self.everything.values
+        if values is not None and not np.all(values.has(self.image)):
+            i = int(np.argmin(values.has(self.image)))
+            raise InputError(
+                f"an explanation on a grid needs an image on it: input {i} = {self.image[i]:.9g} "
+                "is not a value of the grid"
+            )
+
+    @property
+    def size(self) -> int:
+        """The number of inputs."""
+        return int(self.image.size)
+
+    @cached_property
+    def everything(self) -> Ball:
+        """The region in which all inputs are free."""
+        return self.region(np.ones(self.size, dtype=np.bool_))
+
+    def region(self, free: BoolArray) -> Ball:
+        """Return the region in which some inputs are free and the others are as in the image."""
+        lo, hi = np.where(free, self.lo, self.image), np.where(free, self.hi, self.image)
+        return Ball("linf", self.image, self._radius, lo, hi, self.grid)
+
+
+def _words(ball: Ball, radius: str) -> str:
+    lo, hi, words = ball.clip_lo, ball.clip_hi, []
+    radii = (ball.radius, ball.stated_radius)
+    if lo is None or hi is None or max(radii) < box_reach(ball.middle, lo, hi):
+        words.append(f"within {radius or f'{ball.stated_radius:.6g}'} of the image")
+    if lo is not None and hi is not None:
+        words.append(f"in [{lo.min():.6g}, {hi.max():.6g}]")
+    return " and ".join(words) + ("" if ball.grid is None else f", {ball.grid.describe()}")
+
+
+def _grid_bounds(ball: Ball) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of a ball on a grid.
+
+    The values of the grid are float32 numbers if the image and all bounds are.  The bounds of a
+    float32 image are rounded to float32 inwards, so that this does not depend on what is free.
+    """
+    with np.errstate(over="ignore"):
+        if not np.array_equal(ball.middle, ball.middle.astype(np.float32)):
+            return ball.lo, ball.hi
+        lo = None if ball.clip_lo is None else _rounded_up(ball.clip_lo)
+        hi = None if ball.clip_hi is None else -_rounded_up(-ball.clip_hi)
+    ball = Ball("linf", ball.middle, ball.stated_radius, lo, hi, ball.grid)
+    return ball.lo, ball.hi
+
+
+def _rounded_up(bound: FloatArray) -> FloatArray:
+    """Return the least float32 numbers that are not below a bound."""
+    rounded = bound.astype(np.float32)
+    above = np.nextafter(rounded, np.float32(np.inf))
+    return np.where(rounded < bound, above, rounded).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -49,10 +163,8 @@ class Explanation(Answer):
         The time of the whole search.
     out_of_time
         Whether the time limit ended the search.
-    certificate
-        The file of the certificate, if it was requested and written.
-    no_certificate
-        Why there is no certificate.
+    certificate, no_certificate
+        The file of the certificate if it was requested and written, and why there is none.
     """
 
     HOLDS = frozenset({"minimal"})

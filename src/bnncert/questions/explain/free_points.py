@@ -1,0 +1,294 @@
+"""Points at which free inputs have other values than in the image.
+
+A region of few grid points is decided by evaluating the network at each of them (`Enumeration`).
+First-layer sums are computed in floating point.  A sign counts if the sum is farther from the
+threshold than its rounding error; points with other sums are evaluated in exact arithmetic.  Sums
+of small multiples of a power of two have no error.  The layers above are exact in floats, because
+their sums are small integers.
+
+A witness shows that an input is needed: with it also free, the class can change (`Witnesses`).  For
+points of the region with low margins, every other input is moved to the ends of its domain, or to
+each of its values on a grid with few.  A point of another class counts after it has been replayed
+exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.arrays import BoolArray, FloatArray, IntArray
+from bnncert.deadline import Deadline
+from bnncert.engine.methods import Context, Options
+from bnncert.engine.methods.attack import Attack
+from bnncert.engine.replay import OnnxRuntime, Replayer
+from bnncert.engine.verdict import Counterexample
+from bnncert.model.network import MOST_TIE_CHOICES
+from bnncert.problem import Problem
+from bnncert.questions.explain.explanation_answer import Domain
+from bnncert.regions.support import rounding_error, same_places
+
+#: The most points that are enumerated, and the most multiplications for all of them.
+MOST_POINTS, MOST_WORK = 2**16, 2e9
+
+#: Points of one batch of them, and points that are evaluated in exact arithmetic, at most.
+BATCH, MOST_EXACT = 2048, 500
+
+#: Sums of multiples of UNIT that are smaller than LARGEST_EXACT are exact in float64.
+UNIT, LARGEST_EXACT = 2.0**-20, 2.0**31
+
+#: Points of low margin that are kept, and values of an input on a grid up to which all are tried.
+MOST_KEPT, FEW_VALUES = 6, 4
+
+#: Points of one batch of changes, at most and at least, and the multiplications for one.
+LARGEST_BATCH, LEAST_BATCH, BATCH_WORK = 512, 4, 1e8
+
+#: Gradient steps and points of an attack on a region.
+ATTACK_STEPS, ATTACK_POINTS = 12, 32
+
+#: Rounds in which the changes of a counterexample are undone.
+MOST_ROUNDS = 64
+
+
+def with_free(free: BoolArray, added: IntArray | list[int]) -> BoolArray:
+    """Return the free inputs and further ones."""
+    larger: BoolArray = np.array(free)
+    larger[added] = True
+    return larger
+
+
+class Enumeration:
+    """Decides regions of few grid points of one question."""
+
+    def __init__(self, problem: Problem, domain: Domain, deadline: Deadline) -> None:
+        self._network, self._targets = problem.network, problem.targets
+        self._image, self._deadline = domain.image, deadline
+        layers, whole = problem.network.layers, domain.everything
+        # If sign(0) may be either, sums above the first layer may also be undetermined.
+        fits = whole.values is not None and all(
+            layer.sign_zero != "either" and (k == 0 or layer.norm.max(initial=0.0) < 2**24)
+            for k, layer in enumerate(layers)
+        )
+        work = sum(layer.weights.nnz for layer in layers)
+        self._most = min(MOST_POINTS, MOST_WORK / max(work, 1)) if fits else 0
+        if whole.values is None:
+            return
+        self._values = whole.values
+        self._low = whole.values.nearest(whole.lo)
+        self._counts = whole.values.nearest(whole.hi) - self._low + 1
+        weights = layers[0].weights
+        size = np.maximum(np.abs(whole.lo), np.abs(whole.hi))
+        sizes = same_places(weights, np.abs(weights.data, dtype=np.float64))
+        reach = np.asarray(sizes @ size)
+        numbers = (domain.image, domain.lo, domain.hi, whole.values.step, whole.values.origin)
+        self._is_exact = _is_coarse(weights.data, 1.0) and bool(np.all(reach < LARGEST_EXACT))
+        self._is_exact &= all(_is_coarse(part, UNIT) for part in numbers)
+        #: Twice the rounding error of a sum.
+        self._error = 0.0 * reach if self._is_exact else 2 * rounding_error(weights, reach)
+
+    def fits(self, free: BoolArray) -> bool:
+        """Whether the region of free inputs has few points."""
+        if not self._most:
+            return False
+        # The product itself may be too large for a float.
+        return bool(np.log2(self._counts[free]).sum() <= np.log2(max(self._most, 0.5)) + 1e-9)
+
+    def violation(self, free: BoolArray) -> tuple[bool, FloatArray | None]:
+        """Return whether the region is decided, and a point with another class if it has one."""
+        seen: set[bytes] = set()
+        doubtful = 0
+        for points in self._batches(free):
+            if self._deadline.passed():
+                return False, None
+            signs, sure = self._last_signs(points)
+            for row in np.flatnonzero(sure).tolist():
+                key = signs[row].tobytes()
+                if key not in seen:
+                    seen.add(key)
+                    answers = [target.is_violated(signs[row]) for target in self._targets]
+                    if any(answers):
+                        return True, points[row]
+                    if None in answers:
+                        return False, None
+            for point in points[~sure]:
+                doubtful += 1
+                if doubtful > MOST_EXACT or self._deadline.passed():
+                    return False, None
+                answer = self._exactly(point)
+                if answer is not False:
+                    return answer is True, point if answer else None
+        return True, None
+
+    def _batches(self, free: BoolArray) -> Iterator[FloatArray]:
+        """Yield all points of the region."""
+        inputs = np.flatnonzero(free)
+        shape = tuple(int(n) for n in self._counts[inputs])
+        total = int(np.prod(shape, dtype=np.int64))
+        home = self._values.nearest(self._image)
+        for start in range(0, total, BATCH):
+            numbers = np.arange(start, min(start + BATCH, total))
+            places = np.repeat(home[None, :], numbers.size, axis=0)
+            if inputs.size:
+                digits = np.stack(np.unravel_index(numbers, shape), axis=1)
+                places[:, inputs] = self._low[inputs] + digits
+            yield self._values.at(places)
+
+    def _last_signs(self, points: FloatArray) -> tuple[npt.NDArray[Any], BoolArray]:
+        """Return the last layer's signs, and for which points rounding cannot change them."""
+        first, *others = self._network.layers
+        sums = first.operator(np.float64).forward(points)
+        low, high = first.enclosure
+        on, off = sums + low > self._error, sums + high < -self._error
+        if self._is_exact:
+            tied = (sums + low == 0) & (low == high)
+            on, off = (on | tied, off) if first.sign_zero == "plus" else (on, off | tied)
+        signs: npt.NDArray[Any] = np.where(on, np.float32(1), np.float32(-1))
+        for layer in others:
+            value = layer.operator(np.float32).forward(signs)
+            above = value >= layer.threshold(np.float32)
+            signs = np.where(above, np.float32(1), np.float32(-1))
+        return signs, np.asarray(np.all(on | off, axis=1))
+
+    def _exactly(self, point: FloatArray) -> bool | None:
+        """Return whether a point has another class, None if that is unknown."""
+        patterns = list(self._network.exact_patterns(point))
+        answers = [t.is_violated(p[-1]) for p in patterns for t in self._targets]
+        if any(answers):
+            return True
+        if not patterns or len(patterns) >= MOST_TIE_CHOICES or None in answers:
+            return None
+        return False
+
+
+def _is_coarse(numbers: npt.NDArray[Any], unit: float) -> bool:
+    """Whether all numbers are multiples of a power of two."""
+    scaled = np.asarray(numbers, dtype=np.float64) / unit
+    return bool(np.all(scaled == np.rint(scaled)))
+
+
+class Witnesses:
+    """Finds counterexamples that change one further input; `problem` is about the image alone."""
+
+    def __init__(self, problem: Problem, domain: Domain, deadline: Deadline) -> None:
+        self._problem, self._domain, self._deadline = problem, domain, deadline
+        self._runtime = OnnxRuntime.of(problem.network)
+        whole = domain.everything
+        self._lo, self._hi = whole.lo, whole.hi
+        work = sum(layer.weights.nnz for layer in problem.network.layers)
+        self._batch = int(np.clip(BATCH_WORK / max(work, 1), LEAST_BATCH, LARGEST_BATCH))
+        #: Points of low margin, the lowest first; inputs that are not free are as in the image.
+        self._points: FloatArray = domain.image[None, :].copy()
+
+    def question(self, free: BoolArray) -> Problem:
+        """Return the question about the region of free inputs."""
+        return replace(self._problem, inputs=self._domain.region(free))
+
+    def margins(self, points: FloatArray) -> FloatArray:
+        """Return the margins over all rivals, one row for each point."""
+        last = self._problem.network.last_signs(points)
+        columns = [target.values(last) for target in self._problem.targets]
+        return np.stack(columns, axis=1)
+
+    def confirm(self, free: BoolArray, points: FloatArray) -> Counterexample | None:
+        """Return the first point that is a counterexample in exact arithmetic, if one is."""
+        problem = self.question(free)
+        replayer = Replayer(problem, self._runtime)
+        for point, margins in zip(points, self.margins(points), strict=True):
+            found = replayer.confirm(problem.targets[int(np.argmin(margins))], point)
+            if found is not None:
+                return found
+        return None
+
+    def attack(self, free: BoolArray, deadline: Deadline) -> None:
+        """Look for points of low margin in the region of free inputs, and keep them."""
+        problem = self.question(free)
+        options = Options(restarts=ATTACK_POINTS, iterations=ATTACK_STEPS)
+        context = Context(options, deadline, Replayer(problem, self._runtime))
+        search = Attack(problem, context)
+        search.run(deadline, 1)
+        self.keep(problem.region.project(search.lowest_points))
+
+    def keep(self, points: FloatArray) -> None:
+        """Add points of the region to those of low margin."""
+        every = np.unique(np.concatenate([self._points, points]), axis=0)
+        order = np.argsort(self.margins(every).min(axis=1), kind="stable")
+        self._points = every[order[:MOST_KEPT]]
+
+    def find(
+        self, free: BoolArray, inputs: IntArray, deadline: Deadline
+    ) -> Iterator[tuple[int, Counterexample]]:
+        """Yield inputs with a counterexample in the region in which they are free in addition."""
+        found: set[int] = set()
+        for base in self._points:
+            for columns, points in self._changed(base, inputs):
+                if deadline.passed():
+                    return
+                low = self.margins(points).min(axis=1)
+                for row in np.flatnonzero(low <= 1e-6).tolist():
+                    i = int(columns[row])
+                    if i in found or deadline.passed():
+                        continue
+                    witness = self.confirm(with_free(free, [i]), points[row][None, :])
+                    if witness is not None:
+                        found.add(i)
+                        yield i, witness
+
+    def _changed(self, base: FloatArray, inputs: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield batches of points in which one input differs from the base, and that input."""
+        columns, values = self._moves(inputs)
+        for start in range(0, columns.size, self._batch):
+            part = slice(start, start + self._batch)
+            rows = np.repeat(base[None, :], columns[part].size, axis=0)
+            rows[np.arange(columns[part].size), columns[part]] = values[part]
+            yield columns[part], rows
+
+    def _moves(self, inputs: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return inputs and values to try for them."""
+        columns, values = [inputs, inputs], [self._lo[inputs], self._hi[inputs]]
+        grid = self._domain.everything.values
+        if grid is not None:
+            low, high = grid.nearest(self._lo), grid.nearest(self._hi)
+            for k in range(1, FEW_VALUES - 1):
+                inner = inputs[(low + k < high)[inputs] & (high - low < FEW_VALUES)[inputs]]
+                columns.append(inner)
+                values.append(grid.at(low + k)[inner])
+        every, value = np.concatenate(columns), np.concatenate(values)
+        differs = value != self._domain.image[every]
+        return every[differs], value[differs]
+
+    def narrow(
+        self, free: BoolArray, added: IntArray, found: Counterexample
+    ) -> tuple[IntArray, Counterexample]:
+        """Undo changes of the added inputs while the class stays wrong.
+
+        Returns the added inputs that still differ from the image, and the counterexample.
+        """
+        image = self._domain.image
+        if found.exact is not None:
+            return added, found
+        point = found.point
+        for _ in range(MOST_ROUNDS):
+            changed = added[point[added] != image[added]]
+            if changed.size <= 1 or self._deadline.passed():
+                break
+            some = changed[: self._batch]
+            undone = np.repeat(point[None, :], some.size, axis=0)
+            undone[np.arange(some.size), some] = image[some]
+            low = self.margins(undone).min(axis=1)
+            best = int(np.argmin(low))
+            if low[best] > 0:
+                break
+            point = undone[best]
+        changed = added[point[added] != image[added]]
+        inside = point.copy()
+        inside[added] = image[added]
+        self.keep(inside[None, :])
+        if changed.size < added.size:
+            confirmed = self.confirm(with_free(free, changed), point[None, :])
+            if confirmed is not None:
+                return changed, confirmed
+        return added, found
