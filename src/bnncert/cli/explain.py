@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -192,7 +192,7 @@ class _ExplanationView(AnswerView[Explanation]):
         """Print the answer and write the picture."""
         console = self.talk.details
         if self.talk.verbose:
-            console.print(str(found.table()), soft_wrap=True)
+            console.print(str(replace(found, certificate=None).table()), soft_wrap=True)
         self.talk.answer.print(f"{found.summary}, in {found.seconds:.2f} s", soft_wrap=True)
         if 0 < len(found.kept) <= MOST_LISTED:
             console.print(f"kept inputs: {', '.join(map(str, found.kept))}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import typer
@@ -148,7 +148,8 @@ class _FaultsView(AnswerView[FaultsResult]):
     def print_answer(self, found: FaultsResult) -> None:
         """Print the table, and the faults that change the class."""
         console = self.talk.details
-        self.talk.answer.print(str(found.table()), soft_wrap=True, highlight=False)
+        table = replace(found, certificate=None).table()
+        self.talk.answer.print(str(table), soft_wrap=True, highlight=False)
         rows = [row for row in found.rows if row.counterexample is not None]
         if rows and rows[0].falsified == 0:
             console.print("the class is another one without any fault", soft_wrap=True)
