@@ -1,4 +1,4 @@
-"""The training loop."""
+"""The training loop, its checkpoints and its quantisers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.errors import InputError
+from bnncert.errors import FormatError, InputError
 from bnncert.extras.training.labelled_images import BYTES, Scaling, Split
 from bnncert.extras.training.training_options import TrainingOptions, TrainingProgress
 from tests.extras.training.tiny import CLASSES, blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 from bnncert.extras.training import export  # noqa: E402
-from bnncert.extras.training.binary_model import TernaryNet  # noqa: E402
+from bnncert.extras.training.binary_model import TernaryNet, sign, ternary  # noqa: E402
 from bnncert.extras.training.fitting import fit  # noqa: E402
 from tests.extras.training.trained import CONV, SMALL, dataset, train  # noqa: E402
 
@@ -156,3 +156,51 @@ def test_floats_enter_as_they_are(tmp_path: Path) -> None:
     network, _ = export.write_network(net, scaling, floats[1], tmp_path / "net.npz")
     assert network.pixel_step == 1 / 255
     assert network.input_hi is not None and set(network.input_hi) == {1.0}
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    train(replace(SMALL, epochs=1), checkpoint=state)
+    content = state.read_bytes()
+    for other, word in (
+        (replace(SMALL, epochs=2), "epochs"),
+        (replace(SMALL, epochs=1, hidden=(24,)), "hidden 24,16, not 24"),
+        (replace(SMALL, epochs=1, seed=1), "seed"),
+    ):
+        with pytest.raises(InputError, match=word) as error:
+            train(other, checkpoint=state)
+        assert str(state) in str(error.value)
+    with pytest.raises(InputError, match="data"):
+        train(replace(SMALL, epochs=1), blobs(300, 3), checkpoint=state)
+    assert state.read_bytes() == content
+    for broken in (b"", b"text", content[: len(content) // 2]):
+        state.write_bytes(broken)
+        with pytest.raises(FormatError, match="not a checkpoint") as broken_error:
+            train(replace(SMALL, epochs=1), checkpoint=state)
+        assert "\n" not in str(broken_error.value)
+
+
+def test_a_checkpoint_is_never_unpickled_freely(tmp_path: Path) -> None:
+    class Mischief:
+        def __reduce__(self) -> Any:
+            return Path.mkdir, (tmp_path / "trace",)
+
+    state = tmp_path / "state"
+    torch.save({"format": "bnncert training 1", "identity": Mischief()}, state)
+    with pytest.raises(FormatError, match="not a checkpoint"):
+        train(checkpoint=state)
+    assert not (tmp_path / "trace").exists()
+
+
+def test_quantisers_round_and_pass_gradients() -> None:
+    latent = torch.tensor([-0.9, -0.2, 0.0, 0.2, 0.9], requires_grad=True)
+    weights = ternary(latent, torch.tensor(0.2))
+    assert weights.tolist() == [-1, 0, 0, 0, 1]
+    weights.backward(torch.arange(5.0))
+    assert latent.grad.tolist() == [0, 1, 2, 3, 4]
+    assert ternary(latent, torch.tensor(-1.0)).tolist() == [-1, -1, 1, 1, 1]
+    x = torch.tensor([-2.0, -1.0, -0.0, 0.5, 3.0], requires_grad=True)
+    signs = sign(x)
+    assert signs.tolist() == [-1, -1, 1, 1, 1]
+    signs.sum().backward()
+    assert x.grad.tolist() == [0, 1, 1, 1, 0]

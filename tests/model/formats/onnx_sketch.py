@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from bnncert.errors import BnncertError
 from bnncert.model.formats.onnx.reader import read_onnx
 from bnncert.model.network import Network
 
@@ -60,6 +62,14 @@ class Sketch:
 
     def run(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return run(self.model(), points)
+
+
+def refusal(sketch: Sketch) -> str:
+    """Return the line that says why a model is not read."""
+    with pytest.raises(BnncertError) as caught:
+        sketch.network()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def network_of(model: ModelProto) -> Network:

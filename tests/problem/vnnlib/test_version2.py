@@ -6,7 +6,6 @@ import gzip
 import importlib.util
 import math
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from bnncert.problem import from_vnnlib
 from bnncert.problem.vnnlib import parse_vnnlib, read_vnnlib, version2
 from bnncert.problem.vnnlib.query import Specification
 from tests.brute_force import TinyNetwork, true_margins
+from tests.in_process import Capture, command_line
 from tests.strategies import regions, tiny_networks
 
 needs_package = pytest.mark.skipif(
@@ -507,7 +507,8 @@ def test_values_beyond_every_region() -> None:
         from_vnnlib(small_network(), spec)
 
 
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.chdir(tmp_path)
     (w0, w1), (b0, b1) = DIAMOND.weights, DIAMOND.biases
     np.savez(tmp_path / "net.npz", W0=w0, b0=b0, W1=w1, b1=b1)
     text = VERSION + network("X float32 [1,2]", "Y float32 [3]")
@@ -516,19 +517,12 @@ def test_command_line(tmp_path: Path) -> None:
         asserts = f"(assert (<= (+ {terms}) {squared}))\n(assert {violation(0, 3)})\n"
         (tmp_path / f"{name}.vnnlib").write_text(text + asserts)
     (tmp_path / "bad.vnnlib").write_text(text + "(assert (<= (* Y[0] Y[0]) 1.0))\n")
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "bnncert", "verify", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    near, far = run("net.npz", "near.vnnlib"), run("net.npz", "far.vnnlib")
-    assert (near.returncode, far.returncode) == (0, 0), near.stderr + far.stderr
-    assert re.search(r"^unsat\b", near.stdout, re.MULTILINE)
-    assert re.search(r"^sat\b", far.stdout, re.MULTILINE)
-    bad = run("net.npz", "bad.vnnlib")
-    assert bad.returncode == 2
-    assert "bad.vnnlib:5: found a product with output Y[0]" in bad.stderr.replace("\n", " ")
-    assert "Traceback" not in bad.stderr
+    run = command_line(monkeypatch, capsys, "verify", "net.npz")
+    near, far, bad = (run(f"{name}.vnnlib") for name in ("near", "far", "bad"))
+    assert (near.code, far.code, bad.code) == (0, 0, 2), near.err + far.err
+    assert re.search(r"^unsat\b", near.out, re.MULTILINE)
+    assert re.search(r"^sat\b", far.out, re.MULTILINE)
+    assert "bad.vnnlib:5: found a product with output Y[0]" in bad.err.replace("\n", " ")
 
 
 # --- integer inputs -------------------------------------------------------------------------

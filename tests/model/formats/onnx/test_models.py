@@ -1,4 +1,4 @@
-"""Real models: the three of VNN-COMP 2023, against onnxruntime, and a Brevitas export."""
+"""Models of others: VNN-COMP and Brevitas."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 
 from bnncert.model.loading import load
 from bnncert.model.network import Network
+from tests.data.make_larq_fixtures import FOLDER, inputs
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data"
 MODELS = {"30": (2700, 2, 200), "48": (6912, 6, 100), "64": (12288, 7, 100)}
@@ -133,3 +134,33 @@ def test_the_brevitas_model_agrees_with_its_definition() -> None:
     shares = np.linspace(0.01, 0.9, 1000)[:, None]
     sparse = (rng.random((1000, 784)) < shares).astype(np.float64)
     np.testing.assert_allclose(network.evaluate(sparse), _run_tfc(sparse), rtol=1e-9, atol=1e-9)
+
+
+#: From the definitions in make_brevitas_fixtures.py; the pooling layer is one of its own.
+SIZES = {
+    "dense": (16, 8, 8, 3),
+    "images": (8 * 8, 8 * 8 * 4, 4 * 4 * 4, 2 * 2 * 6, 3),
+    # Two bits are two signs, and three bits of a quantised ReLU are seven.
+    "two_bits": (16, 2 * 16, 2 * 8, 2 * 8, 3),
+    "relu": (8 * 8, 3 * 8 * 8 * 4, 3 * 4 * 4 * 4, 7 * 2 * 2 * 6, 3),
+}
+
+LEVELS = ("two_bits", "relu")
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_scores_are_those_of_pytorch(name: str) -> None:
+    network = load(FOLDER / f"brevitas_{name}.onnx.gz")
+    scores_of = "brevitas_level_scores.npz" if name in LEVELS else "brevitas_scores.npz"
+    with np.load(FOLDER / scores_of) as stored:
+        expected = stored[name]
+    assert network.sizes == SIZES[name]
+    assert all(layer.sign_zero == "plus" for layer in network.layers)
+    assert len(np.unique(expected, axis=0)) > 5
+    assert len(set(expected.argmax(axis=1))) > 1
+    scores = network.evaluate(inputs(network.input_shape))
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
+    # Scores are small integers times a common scale; scores that tie may be told apart by rounding.
+    first, second = np.sort(expected, axis=1)[:, :-3:-1].T
+    clear = first - second > 1e-5
+    np.testing.assert_array_equal(scores.argmax(axis=1)[clear], expected.argmax(axis=1)[clear])

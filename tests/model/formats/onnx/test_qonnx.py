@@ -17,7 +17,7 @@ from bnncert.errors import BnncertError
 from bnncert.model.formats.onnx.quantisers import QONNX_DOMAINS, ROUNDINGS
 from bnncert.model.network import Network
 from tests.model.formats.onnx.rational_graphs import bounds, evaluate, rounded
-from tests.model.formats.onnx_sketch import Sketch, network_of, signs, ternary
+from tests.model.formats.onnx_sketch import Sketch, network_of, refusal, signs, ternary
 
 QONNX = QONNX_DOMAINS[0]
 
@@ -256,68 +256,48 @@ def _with(op: str, *constants: Any, **attributes: Any) -> Sketch:
 
 
 _SIGNED: dict[str, Any] = {"signed": 1, "narrow": 1}
-REFUSED: dict[str, tuple[Sketch, str]] = {
-    "bits": (_with("Quant", 1.0, 0.0, 9.0, **_SIGNED), "9 bits; supported are 1 to 8"),
-    "half a bit": (_with("Quant", 1.0, 0.0, 2.5, **_SIGNED), "2.5 bits"),
-    "scale": (_with("Quant", -1.0, 0.0, 2.0, **_SIGNED), "its scale is not positive"),
-    "rounding": (
-        _with("Quant", 1.0, 0.0, 2.0, rounding_mode="DPU", **_SIGNED),
-        "rounding_mode DPU; supported are",
+REFUSED: dict[str, Sketch] = {
+    "9 bits; supported are 1 to 8": _with("Quant", 1.0, 0.0, 9.0, **_SIGNED),
+    "2.5 bits": _with("Quant", 1.0, 0.0, 2.5, **_SIGNED),
+    "its scale is not positive": _with("Quant", -1.0, 0.0, 2.0, **_SIGNED),
+    "rounding_mode DPU; supported are": (
+        _with("Quant", 1.0, 0.0, 2.0, rounding_mode="DPU", **_SIGNED)
     ),
-    "attribute": (
-        _with("Quant", 1.0, 0.0, 2.0, depth=1, **_SIGNED),
-        "attribute depth is not known",
+    "attribute depth is not known": _with("Quant", 1.0, 0.0, 2.0, depth=1, **_SIGNED),
+    "attribute narrow is missing": _with("Quant", 1.0, 0.0, 2.0, signed=1),
+    "signed is not of type INT": _with("Quant", 1.0, 0.0, 2.0, signed=1.0, narrow=1),
+    "3 inputs; expected 4": _with("Quant", 1.0, 0.0, **_SIGNED),
+    "its result does not depend on its input": _with("Quant", 1.0, 0.0, 1.0, signed=0, narrow=1),
+    "thresholds of shape (3, 1) for 2 channels": (
+        _with("MultiThreshold", np.zeros((3, 1), np.float32), out_dtype="UINT2")
     ),
-    "missing": (_with("Quant", 1.0, 0.0, 2.0, signed=1), "attribute narrow is missing"),
-    "kind": (_with("Quant", 1.0, 0.0, 2.0, signed=1.0, narrow=1), "signed is not of type INT"),
-    "inputs": (_with("Quant", 1.0, 0.0, **_SIGNED), "3 inputs; expected 4"),
-    "constant": (
-        _with("Quant", 1.0, 0.0, 1.0, signed=0, narrow=1),
-        "its result does not depend on its input",
+    "4096 values with 1026 levels are too many neurons": (
+        Sketch(1, 4096).then("MultiThreshold", np.zeros((1, 1025), np.float32), domain=QONNX)
     ),
-    "channels": (
-        _with("MultiThreshold", np.zeros((3, 1), np.float32), out_dtype="UINT2"),
-        "thresholds of shape (3, 1) for 2 channels",
+    "layout 'NWC'; expected": (
+        _with("MultiThreshold", np.zeros((1, 1), np.float32), data_layout="NWC")
     ),
-    "many levels": (
-        Sketch(1, 4096).then("MultiThreshold", np.zeros((1, 1025), np.float32), domain=QONNX),
-        "4096 values with 1026 levels are too many neurons",
+    "operators of domain com.example are not supported; export the model with the operators": (
+        _with("Quant", 1.0, 0.0, 2.0, domain="com.example", **_SIGNED)
     ),
-    "layout": (
-        _with("MultiThreshold", np.zeros((1, 1), np.float32), data_layout="NWC"),
-        "layout 'NWC'; expected",
+    "operators of domain onnx.brevitas are not supported; this operator of QONNX or FINN": (
+        _with("FloatQuant", 1.0, domain="onnx.brevitas")
     ),
-    "another domain": (
-        _with("Quant", 1.0, 0.0, 2.0, domain="com.example", **_SIGNED),
-        "operators of domain com.example are not supported; export the model with the operators",
+    "give FINN's model before its conversion to hardware layers": (
+        _with("MVAU_hls", 1.0, domain="finn.custom_op.fpgadataflow.hls")
     ),
-    "floats of few bits": (
-        _with("FloatQuant", 1.0, domain="onnx.brevitas"),
-        "operators of domain onnx.brevitas are not supported; this operator of QONNX or FINN",
+    "n1 (QuantizeLinear): integer models with QuantizeLinear and DequantizeLinear are not": (
+        _with("QuantizeLinear", 1.0, np.array(0, dtype=np.int8), domain="")
     ),
-    "hardware": (
-        _with("MVAU_hls", 1.0, domain="finn.custom_op.fpgadataflow.hls"),
-        "give FINN's model before its conversion to hardware layers",
+    "n1 (MatMul): after n0 (Relu) only a sign or a quantiser is supported": (
+        Sketch(1, 2).then("Relu").then("MatMul", np.ones((2, 2), dtype=np.float32))
     ),
-    "integer model": (
-        _with("QuantizeLinear", 1.0, np.array(0, dtype=np.int8), domain=""),
-        "n1 (QuantizeLinear): integer models with QuantizeLinear and DequantizeLinear are not",
-    ),
-    "relu alone": (
-        Sketch(1, 2).then("Relu").then("MatMul", np.ones((2, 2), dtype=np.float32)),
-        "n1 (MatMul): after n0 (Relu) only a sign or a quantiser is supported",
-    ),
-    "sign behind relu": (
-        Sketch(1, 2).then("Relu").then("Sign"),
-        "n1 (Sign): n0 (Relu) clips to [0, inf], which changes the sign",
+    "n1 (Sign): n0 (Relu) clips to [0, inf], which changes the sign": (
+        Sketch(1, 2).then("Relu").then("Sign")
     ),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_says_why(case: str) -> None:
-    sketch, expected = REFUSED[case]
-    with pytest.raises(BnncertError) as caught:
-        sketch.network()
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("expected", REFUSED)
+def test_what_is_refused_says_why(expected: str) -> None:
+    assert expected in refusal(REFUSED[expected])

@@ -36,343 +36,202 @@ def _message(content: bytes) -> str:
     return text
 
 
+def _row() -> Sketch:
+    return Sketch("N", 3)
+
+
+def _truths() -> Sketch:
+    return _row().then("Greater", 0.0)
+
+
 def _signed() -> Sketch:
-    return Sketch("N", 3).then("MatMul", EYE).then("Sign")
+    return _row().then("MatMul", EYE).then("Sign")
 
 
 def _picture() -> Sketch:
     return Sketch("N", 1, 4, 4).then("Conv", IMAGE)
 
 
-NODES: dict[str, tuple[Callable[[], Sketch], str]] = {
-    "relu": (
-        lambda: _signed().then("Relu"),
-        "the scores must be a linear function of signs, but n2 (Relu) clips them",
+NODES: dict[str, Sketch] = {
+    "the scores must be a linear function of signs, but n2 (Relu) clips them": (
+        _signed().then("Relu")
     ),
-    "quant": (
-        lambda: _signed().then("Trunc", 1.0, domain="qonnx.custom_ops.general"),
-        "n2 (Trunc): operators of domain qonnx.custom_ops.general are not supported",
+    "n2 (Trunc): operators of domain qonnx.custom_ops.general are not supported": (
+        _signed().then("Trunc", 1.0, domain="qonnx.custom_ops.general")
     ),
-    "max then linear": (
-        lambda: (
-            _picture().then("MaxPool", kernel_shape=[2, 2]).then("Conv", np.ones((1, 2, 1, 1), "f"))
-        ),
-        "n2 (Conv): a linear map of max-pooled real numbers",
+    "n2 (Conv): a linear map of max-pooled real numbers": (
+        _picture().then("MaxPool", kernel_shape=[2, 2]).then("Conv", np.ones((1, 2, 1, 1), "f"))
     ),
-    "uneven window": (
-        lambda: (
-            _picture()
-            .then("Add", np.arange(3, dtype=np.float32))
-            .then("MaxPool", kernel_shape=[2, 2])
-        ),
-        "n2 (MaxPool): cells of one window are scaled or shifted differently",
+    "n2 (MaxPool): cells of one window are scaled or shifted differently": (
+        _picture().then("Add", np.arange(3, dtype=np.float32)).then("MaxPool", kernel_shape=[2, 2])
     ),
-    "minimum of maximum": (
-        lambda: (
-            _picture()
-            .then("MaxPool", kernel_shape=[2, 2])
-            .then("Neg")
-            .then("MaxPool", kernel_shape=[2, 2])
-        ),
-        "n3 (MaxPool): the maximum of a decreasing function of another maximum",
+    "n3 (MaxPool): the maximum of a decreasing function of another maximum": (
+        _picture()
+        .then("MaxPool", kernel_shape=[2, 2])
+        .then("Neg")
+        .then("MaxPool", kernel_shape=[2, 2])
     ),
-    "ceil_mode with pads": (
-        lambda: _picture().then(
+    "n1 (MaxPool): ceil_mode adds a partial window on axis 0": (
+        _picture().then(
             "MaxPool", kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1
-        ),
-        "n1 (MaxPool): ceil_mode adds a partial window on axis 0",
+        )
     ),
-    "three spatial axes": (
-        lambda: Sketch("N", 1, 2, 2, 2).then("Conv", np.ones((1, 1, 1, 1, 1), "f")),
-        "n0 (Conv): its input has shape (1, 1, 2, 2, 2)",
+    "n0 (Conv): its input has shape (1, 1, 2, 2, 2)": (
+        Sketch("N", 1, 2, 2, 2).then("Conv", np.ones((1, 1, 1, 1, 1), "f"))
     ),
-    "kernel too large": (
-        lambda: Sketch("N", 1, 1, 1).then("Conv", IMAGE),
-        "n0 (Conv): kernel (2, 2) is larger than the image (1, 1)",
+    "n0 (Conv): kernel (2, 2) is larger than the image (1, 1)": (
+        Sketch("N", 1, 1, 1).then("Conv", IMAGE)
     ),
-    "norm before weights": (
-        lambda: (
-            _signed()
-            .then("BatchNormalization", *[np.array([1, 2, 3], "f")] * 4)
-            .then("MatMul", EYE + 1)
-        ),
-        "n3 (MatMul): cannot be combined exactly with the operations before it: batch",
+    "n3 (MatMul): cannot be combined exactly with the operations before it: batch": (
+        _signed()
+        .then("BatchNormalization", *[np.array([1, 2, 3], "f")] * 4)
+        .then("MatMul", EYE + 1)
     ),
-    "product of reals": (
-        lambda: (
-            Sketch("N", 3)
-            .then("MatMul", EYE * np.float32(0.1) + np.float32(0.3))
-            .then("MatMul", EYE * np.float32(0.7) + np.float32(1e-6))
-        ),
-        "n1 (MatMul): cannot be combined exactly",
+    "n1 (MatMul): cannot be combined exactly": (
+        _row()
+        .then("MatMul", EYE * np.float32(0.1) + np.float32(0.3))
+        .then("MatMul", EYE * np.float32(0.7) + np.float32(1e-06))
     ),
-    "softmax inside": (
-        lambda: _signed().then("Softmax").then("MatMul", EYE),
-        "n3 (MatMul): softmax must be the last operation",
+    "n3 (MatMul): softmax must be the last operation": (
+        _signed().then("Softmax").then("MatMul", EYE)
     ),
-    "softmax over the batch": (
-        lambda: _signed().then("Softmax", axis=0),
-        "n2 (Softmax): axis 0 of shape (1, 3) does not hold all scores",
+    "n2 (Softmax): axis 0 of shape (1, 3) does not hold all scores": (
+        _signed().then("Softmax", axis=0)
     ),
-    "last of ties": (
-        lambda: _signed().then("ArgMax", axis=1, select_last_index=1),
-        "n2 (ArgMax): select_last_index",
+    "n2 (ArgMax): select_last_index": _signed().then("ArgMax", axis=1, select_last_index=1),
+    "n1 (Sign): n0 (Clip) clips to [0, 1], which changes the sign": (
+        _row().then("Clip", np.float32(0), np.float32(1)).then("Sign")
     ),
-    "clip on one side": (
-        lambda: Sketch("N", 3).then("Clip", np.float32(0), np.float32(1)).then("Sign"),
-        "n1 (Sign): n0 (Clip) clips to [0, 1], which changes the sign",
+    "n2 (Sign): n0 (Clip) clips to [-1, 1], which changes the sign": (
+        _row().then("Clip", np.float32(-1), np.float32(1)).then("Add", 1.0).then("Sign")
     ),
-    "clip then add": (
-        lambda: (
-            Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)).then("Add", 1.0).then("Sign")
-        ),
-        "n2 (Sign): n0 (Clip) clips to [-1, 1], which changes the sign",
+    "output t0: the scores must be a linear function of signs": (
+        _row().then("Clip", np.float32(-1), np.float32(1))
     ),
-    "clip at the end": (
-        lambda: Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)),
-        "output t0: the scores must be a linear function of signs",
+    "n1 (Greater): n0 (Clip) clips to [-1, 1], which changes the sign": (
+        _row().then("Clip", np.float32(-1), np.float32(1)).then("Greater", 1.5)
     ),
-    "clip compared": (
-        lambda: Sketch("N", 3).then("Clip", np.float32(-1), np.float32(1)).then("Greater", 1.5),
-        "n1 (Greater): n0 (Clip) clips to [-1, 1], which changes the sign",
+    "n3 (Sign): the sign of a shifted sign is taken at exactly zero": (
+        _signed().then("Add", 1.0).then("Sign")
     ),
-    "sign plus one": (
-        lambda: _signed().then("Add", 1.0).then("Sign"),
-        "n3 (Sign): the sign of a shifted sign is taken at exactly zero",
+    "n3 (Sign): the sign of a shifted sign is always +1": _signed().then("Add", 2.0).then("Sign"),
+    "n3 (Sign): sign(0) is different for different neurons of one layer": (
+        _signed().then("Add", np.array([0.1, -0.1, 0.1], "f")).then("Sign")
     ),
-    "sign plus two": (
-        lambda: _signed().then("Add", 2.0).then("Sign"),
-        "n3 (Sign): the sign of a shifted sign is always +1",
+    "output t0: the scores must be": _truths(),
+    "n1 (Neg): its input X has type bool, which operator set 17 does not allow here": (
+        _truths().then("Neg")
     ),
-    "different zeros": (
-        lambda: _signed().then("Add", np.array([0.1, -0.1, 0.1], "f")).then("Sign"),
-        "n3 (Sign): sign(0) is different for different neurons of one layer",
+    "n1 (Cast): a truth value as uint8; expected a float or int32, int64": (
+        _truths().then("Cast", to=TensorProto.UINT8)
     ),
-    "boolean output": (
-        lambda: Sketch("N", 3).then("Greater", 0.0),
-        "output t0: the scores must be",
+    "n2 (Mul): arithmetic on integers that may overflow": (
+        _truths().then("Cast", to=TensorProto.INT32).then("Mul", np.int32(2**30))
     ),
-    "arithmetic on truth values": (
-        lambda: Sketch("N", 3).then("Greater", 0.0).then("Neg"),
-        "n1 (Neg): its input X has type bool, which operator set 17 does not allow here",
+    "n2 (MatMul): its input has type integer; expected real": (
+        _truths().then("Cast", to=TensorProto.INT32).then("MatMul", EYE.astype(np.int32))
     ),
-    "unsigned": (
-        lambda: Sketch("N", 3).then("Greater", 0.0).then("Cast", to=TensorProto.UINT8),
-        "n1 (Cast): a truth value as uint8; expected a float or int32, int64",
+    "n0 (Conv): kernel_shape does not fit shape (2, 1, 2, 2)": (
+        Sketch("N", 1, 4, 4).then("Conv", IMAGE, kernel_shape=[3, 3])
     ),
-    "large integers": (
-        lambda: (
-            Sketch("N", 3)
-            .then("Greater", 0.0)
-            .then("Cast", to=TensorProto.INT32)
-            .then("Mul", np.int32(2**30))
-        ),
-        "n2 (Mul): arithmetic on integers that may overflow",
+    "n0 (Cast): a conversion from float32 to int32 may round": (
+        _row().then("Cast", to=TensorProto.INT32)
     ),
-    "integer product": (
-        lambda: (
-            Sketch("N", 3)
-            .then("Greater", 0.0)
-            .then("Cast", to=TensorProto.INT32)
-            .then("MatMul", EYE.astype(np.int32))
-        ),
-        "n2 (MatMul): its input has type integer; expected real",
+    "n0 (Div): division by zero": _row().then("Div", np.zeros(3, "f")),
+    "n0 (Div): divides by something that depends on the network's input": (
+        _row().then("Div", 1.0, left=True)
     ),
-    "kernel_shape": (
-        lambda: Sketch("N", 1, 4, 4).then("Conv", IMAGE, kernel_shape=[3, 3]),
-        "n0 (Conv): kernel_shape does not fit shape (2, 1, 2, 2)",
+    "n0 (MatMul): NaN or infinity in its weights": _row().then("MatMul", EYE * np.float32(np.nan)),
+    "n2 (Add): NaN or infinity in its constant": _signed().then("Add", np.float32(np.inf)),
+    "n0 (Add): its constant of shape (2, 3) would repeat a tensor of shape (1, 3)": (
+        _row().then("Add", np.zeros((2, 3), "f"))
     ),
-    "rounding cast": (
-        lambda: Sketch("N", 3).then("Cast", to=TensorProto.INT32),
-        "n0 (Cast): a conversion from float32 to int32 may round",
+    "n0 (MatMul): shapes (1, 4) and (3, 3) do not fit": Sketch("N", 4).then("MatMul", EYE),
+    "n0 (Reshape): cannot reshape (1, 4) to (1, 3)": (
+        Sketch("N", 4).then("Reshape", np.array([1, 3]))
     ),
-    "division by zero": (
-        lambda: Sketch("N", 3).then("Div", np.zeros(3, "f")),
-        "n0 (Div): division by zero",
+    "n2 (BatchNormalization): training mode": (
+        _signed().then("BatchNormalization", *[np.ones(3, "f")] * 4, training_mode=1)
     ),
-    "division by a value": (
-        lambda: Sketch("N", 3).then("Div", 1.0, left=True),
-        "n0 (Div): divides by something that depends on the network's input",
+    "n2 (BatchNormalization): variance + epsilon is not positive": (
+        _signed().then("BatchNormalization", *[-np.ones(3, "f")] * 4)
     ),
-    "NaN": (
-        lambda: Sketch("N", 3).then("MatMul", EYE * np.float32(np.nan)),
-        "n0 (MatMul): NaN or infinity in its weights",
+    "n0 (Pad): padding mode reflect is not supported": (
+        _row().then("Pad", np.array([0, 1, 0, 1]), mode="reflect")
     ),
-    "infinite bias": (
-        lambda: _signed().then("Add", np.float32(np.inf)),
-        "n2 (Add): NaN or infinity in its constant",
+    "n2 (BipolarQuant): its scale is not positive": (
+        _signed().then("BipolarQuant", -1.0, domain="onnx.brevitas")
     ),
-    "repeated rows": (
-        lambda: Sketch("N", 3).then("Add", np.zeros((2, 3), "f")),
-        "n0 (Add): its constant of shape (2, 3) would repeat a tensor of shape (1, 3)",
+    "n2: neuron 0 has weight 1.5; hidden weights must be -1, 0 or 1": (
+        _signed().then("MatMul", EYE + 0.5).then("Sign").then("MatMul", EYE)
     ),
-    "shapes": (
-        lambda: Sketch("N", 4).then("MatMul", EYE),
-        "n0 (MatMul): shapes (1, 4) and (3, 3) do not fit",
+    "n2 (MatMul): attribute alpha is not known in operator set 17": (
+        _signed().then("MatMul", EYE, alpha=2.0)
     ),
-    "reshape": (
-        lambda: Sketch("N", 4).then("Reshape", np.array([1, 3])),
-        "n0 (Reshape): cannot reshape (1, 4) to (1, 3)",
+    "n2 (BatchNormalization): attribute spatial is not known in operator set 17": (
+        _signed().then("BatchNormalization", *[np.ones(3, "f")] * 4, spatial=1)
     ),
-    "training": (
-        lambda: _signed().then("BatchNormalization", *[np.ones(3, "f")] * 4, training_mode=1),
-        "n2 (BatchNormalization): training mode",
+    "n0 (Sign): operator set 8 has no such operator": Sketch("N", 3, opset=8).then("Sign"),
+    "n0 (Flatten): attribute axis is not of type INT": _row().then("Flatten", axis=1.0),
+    "n0 (Cast): attribute to is missing": _row().then("Cast"),
+    "n2 (Gemm): attribute transB is 2; expected 0 or 1": _signed().then("Gemm", EYE, transB=2),
+    "n2 (Add): 3 inputs; expected 2 in operator set 17": _signed().then("Add", 1.0, 2.0),
+    "n3 (Add): 1 inputs; expected 2": _signed().then("Gemm", EYE).then("Add"),
+    "n2 (Add): its input B is missing": _signed().then("Add", None),
+    "n2 (MatMul): its inputs have types float32 and float64": _signed().then("MatMul", np.eye(3)),
+    "n2 (Softmax): axis 3 of a tensor with 2 axes": _signed().then("Softmax", axis=3),
+    "n0 (Squeeze): axis -2; operator set 7 has no negative axes here": (
+        Sketch("N", 1, 3, opset=7).then("Squeeze", axes=[-2])
     ),
-    "negative variance": (
-        lambda: _signed().then("BatchNormalization", *[-np.ones(3, "f")] * 4),
-        "n2 (BatchNormalization): variance + epsilon is not positive",
+    "n0 (Flatten): axis -1; operator set 9 has no negative axes here": (
+        Sketch("N", 3, opset=9).then("Flatten", axis=-1)
     ),
-    "reflected padding": (
-        lambda: Sketch("N", 3).then("Pad", np.array([0, 1, 0, 1]), mode="reflect"),
-        "n0 (Pad): padding mode reflect is not supported",
+    "n2 (ReduceSum): axis 4 of a tensor with 2 axes": _signed().then("ReduceSum", np.array([4])),
+    "n2 (Unsqueeze): an axis occurs twice in (1, 1)": _signed().then("Unsqueeze", np.array([1, 1])),
+    "n2 (Squeeze): its list of axes is empty": _signed().then("Squeeze", np.zeros(0, np.int64)),
+    "n2 (Reshape): the new shape has type int64 and shape (1, 2); expected a list of integers": (
+        _signed().then("Reshape", np.array([[1, 3]]))
     ),
-    "negative scale": (
-        lambda: _signed().then("BipolarQuant", -1.0, domain="onnx.brevitas"),
-        "n2 (BipolarQuant): its scale is not positive",
+    "n2 (Transpose): (0, -1) is not an order of 2 axes": _signed().then("Transpose", perm=[0, -1]),
+    "n0 (Clip): a bound has shape (3,); expected a single number": (
+        _row().then("Clip", np.array([-1, 1, 2], "f")).then("Sign")
     ),
-    "real hidden weights": (
-        lambda: _signed().then("MatMul", EYE + 0.5).then("Sign").then("MatMul", EYE),
-        "n2: neuron 0 has weight 1.5; hidden weights must be -1, 0 or 1",
+    "n2 (Div): a division of integers": (
+        _truths().then("Where", np.int64(3), np.int64(1)).then("Div", np.int64(2))
     ),
-    "unknown attribute": (
-        lambda: _signed().then("MatMul", EYE, alpha=2.0),
-        "n2 (MatMul): attribute alpha is not known in operator set 17",
+    "n5 (Div): a division of integers": (
+        _truths()
+        .then("Cast", to=TensorProto.INT32)
+        .then("Mul", np.int32(4))
+        .then("Sub", np.int32(2))
+        .then("Sign")
+        .then("Div", np.int32(2))
     ),
-    "attribute of another operator set": (
-        lambda: _signed().then("BatchNormalization", *[np.ones(3, "f")] * 4, spatial=1),
-        "n2 (BatchNormalization): attribute spatial is not known in operator set 17",
+    "n2 (Gemm): its bias of shape (1, 1, 3) does not fit (1, 3)": (
+        _signed().then("Gemm", EYE, np.zeros((1, 1, 3), "f"))
     ),
-    "operator of another operator set": (
-        lambda: Sketch("N", 3, opset=8).then("Sign"),
-        "n0 (Sign): operator set 8 has no such operator",
+    "n2 (Gemm): a weight tensor of shape (1, 3, 3); expected two axes": (
+        _signed().then("Gemm", EYE.reshape(1, 3, 3))
     ),
-    "attribute of another type": (
-        lambda: Sketch("N", 3).then("Flatten", axis=1.0),
-        "n0 (Flatten): attribute axis is not of type INT",
+    "n2 (GlobalAveragePool): its input has shape (1, 3); expected (1, C, ...)": (
+        _signed().then("GlobalAveragePool")
     ),
-    "attribute missing": (
-        lambda: Sketch("N", 3).then("Cast"),
-        "n0 (Cast): attribute to is missing",
+    "n0 (Conv): auto_pad VALID together with pads or ceil_mode": (
+        Sketch("N", 1, 4, 4).then("Conv", IMAGE, auto_pad="VALID", pads=[1, 1, 1, 1])
     ),
-    "flag of 2": (
-        lambda: _signed().then("Gemm", EYE, transB=2),
-        "n2 (Gemm): attribute transB is 2; expected 0 or 1",
+    "n1 (Cast): a conversion from float64 to float32 may round": (
+        _row().then("Cast", to=TensorProto.DOUBLE).then("Cast", to=TensorProto.FLOAT)
     ),
-    "too many inputs": (
-        lambda: _signed().then("Add", 1.0, 2.0),
-        "n2 (Add): 3 inputs; expected 2 in operator set 17",
+    "n2 (MatMul): float16 rounds": (
+        _truths().then("Cast", to=TensorProto.FLOAT16).then("MatMul", EYE.astype(np.float16))
     ),
-    "too few inputs": (
-        lambda: _signed().then("Gemm", EYE).then("Add"),
-        "n3 (Add): 1 inputs; expected 2",
-    ),
-    "input without name": (
-        lambda: _signed().then("Add", None),
-        "n2 (Add): its input B is missing",
-    ),
-    "types of inputs": (
-        lambda: _signed().then("MatMul", np.eye(3)),
-        "n2 (MatMul): its inputs have types float32 and float64",
-    ),
-    "axis out of range": (
-        lambda: _signed().then("Softmax", axis=3),
-        "n2 (Softmax): axis 3 of a tensor with 2 axes",
-    ),
-    "negative axes of an old operator set": (
-        lambda: Sketch("N", 1, 3, opset=7).then("Squeeze", axes=[-2]),
-        "n0 (Squeeze): axis -2; operator set 7 has no negative axes here",
-    ),
-    "negative axis of an old operator set": (
-        lambda: Sketch("N", 3, opset=9).then("Flatten", axis=-1),
-        "n0 (Flatten): axis -1; operator set 9 has no negative axes here",
-    ),
-    "axes out of range": (
-        lambda: _signed().then("ReduceSum", np.array([4])),
-        "n2 (ReduceSum): axis 4 of a tensor with 2 axes",
-    ),
-    "axis twice": (
-        lambda: _signed().then("Unsqueeze", np.array([1, 1])),
-        "n2 (Unsqueeze): an axis occurs twice in (1, 1)",
-    ),
-    "empty list of axes": (
-        lambda: _signed().then("Squeeze", np.zeros(0, np.int64)),
-        "n2 (Squeeze): its list of axes is empty",
-    ),
-    "list of axes with two axes": (
-        lambda: _signed().then("Reshape", np.array([[1, 3]])),
-        "n2 (Reshape): the new shape has type int64 and shape (1, 2); expected a list of integers",
-    ),
-    "not a permutation": (
-        lambda: _signed().then("Transpose", perm=[0, -1]),
-        "n2 (Transpose): (0, -1) is not an order of 2 axes",
-    ),
-    "several bounds": (
-        lambda: Sketch("N", 3).then("Clip", np.array([-1, 1, 2], "f")).then("Sign"),
-        "n0 (Clip): a bound has shape (3,); expected a single number",
-    ),
-    "division of selected integers": (
-        lambda: (
-            Sketch("N", 3)
-            .then("Greater", 0.0)
-            .then("Where", np.int64(3), np.int64(1))
-            .then("Div", np.int64(2))
-        ),
-        "n2 (Div): a division of integers",
-    ),
-    "division of integer signs": (
-        lambda: (
-            Sketch("N", 3)
-            .then("Greater", 0.0)
-            .then("Cast", to=TensorProto.INT32)
-            .then("Mul", np.int32(4))
-            .then("Sub", np.int32(2))
-            .then("Sign")
-            .then("Div", np.int32(2))
-        ),
-        "n5 (Div): a division of integers",
-    ),
-    "bias with more axes": (
-        lambda: _signed().then("Gemm", EYE, np.zeros((1, 1, 3), "f")),
-        "n2 (Gemm): its bias of shape (1, 1, 3) does not fit (1, 3)",
-    ),
-    "weights with more axes": (
-        lambda: _signed().then("Gemm", EYE.reshape(1, 3, 3)),
-        "n2 (Gemm): a weight tensor of shape (1, 3, 3); expected two axes",
-    ),
-    "pooling of a row": (
-        lambda: _signed().then("GlobalAveragePool"),
-        "n2 (GlobalAveragePool): its input has shape (1, 3); expected (1, C, ...)",
-    ),
-    "automatic and given pads": (
-        lambda: Sketch("N", 1, 4, 4).then("Conv", IMAGE, auto_pad="VALID", pads=[1, 1, 1, 1]),
-        "n0 (Conv): auto_pad VALID together with pads or ceil_mode",
-    ),
-    "narrowing cast": (
-        lambda: (
-            Sketch("N", 3).then("Cast", to=TensorProto.DOUBLE).then("Cast", to=TensorProto.FLOAT)
-        ),
-        "n1 (Cast): a conversion from float64 to float32 may round",
-    ),
-    "half precision": (
-        lambda: (
-            Sketch("N", 3)
-            .then("Greater", 0.0)
-            .then("Cast", to=TensorProto.FLOAT16)
-            .then("MatMul", EYE.astype(np.float16))
-        ),
-        "n2 (MatMul): float16 rounds",
-    ),
-    "huge constant": (
-        lambda: Sketch("N", 3).then("Expand", np.array([2**40, 3])),
-        "n0 (Expand): not part of a binary network",
-    ),
+    "n0 (Expand): not part of a binary network": _row().then("Expand", np.array([2**40, 3])),
 }
 
 
-@pytest.mark.parametrize("case", NODES)
-def test_a_node_is_refused_by_name(case: str) -> None:
-    build, expected = NODES[case]
-    assert expected in _message(build().model().SerializeToString())
+@pytest.mark.parametrize("expected", NODES)
+def test_a_node_is_refused_by_name(expected: str) -> None:
+    assert expected in _message(NODES[expected].model().SerializeToString())
 
 
 def _edited(edit: Callable[[ModelProto], Any]) -> bytes:
@@ -512,88 +371,74 @@ def _folded(op: str, *arrays: Any, **attributes: Any) -> Callable[[ModelProto], 
     return edit
 
 
-MODELS: dict[str, tuple[Callable[[ModelProto], Any], str]] = {
-    "external": (_set_external, "tensor c0 is stored in another file"),
-    "branch": (_branch, "its input t0 is also read by node n1 (Add)"),
-    "square": (_two_sided, "node square (Mul): its other input depends on the network's input"),
-    "cycle": (_cycle, "the graph has a cycle through"),
-    "if": (_condition, "node if (If): control flow is not supported"),
-    "fixed batch": (_shape(7, 3), "input x: its first axis has 7 entries"),
-    "open axis": (_shape("N", "M"), "input x: axis 1 has no fixed size"),
-    "no shape": (
-        lambda m: m.graph.input[0].type.tensor_type.ClearField("shape"),
-        "input x: its shape is not declared",
+MODELS: dict[str, Callable[[ModelProto], Any]] = {
+    "tensor c0 is stored in another file": _set_external,
+    "its input t0 is also read by node n1 (Add)": _branch,
+    "node square (Mul): its other input depends on the network's input": _two_sided,
+    "the graph has a cycle through": _cycle,
+    "node if (If): control flow is not supported": _condition,
+    "input x: its first axis has 7 entries": _shape(7, 3),
+    "input x: axis 1 has no fixed size": _shape("N", "M"),
+    "input x: its shape is not declared": (
+        lambda m: m.graph.input[0].type.tensor_type.ClearField("shape")
     ),
-    "no dimensions": (_shape(), "input x: its shape is not declared"),
-    "huge input": (_shape("N", 2**40), "are more than bnncert supports"),
-    "integers": (_integers, "input x: expected a tensor of floats"),
-    "two inputs": (_second_input, "2 graph inputs (x, other); expected one"),
-    "no inputs": (_no_input, "0 graph inputs (none); expected one"),
-    "two outputs": (_second_output, "2 graph outputs (t3, t0); expected one"),
-    "old": (_opset(6), "ONNX operator set 6; supported are 7 to"),
-    "new": (_opset(999), "ONNX operator set 999; supported are 7 to"),
-    "two opsets": (_second_opset, "the file names several ONNX operator sets (9, 17)"),
-    "two constants of a name": (_second_constant, "two constants of the graph have the same name"),
-    "two attributes of a name": (_second_attribute, "n0 (MatMul): an attribute is given twice"),
-    "own function": (_function, "n2 (Sign): the file defines this operator itself"),
-    "training outputs": (_training, "node norm (BatchNormalization): training mode"),
-    "constant: mixed types": (
-        _folded("Add", np.ones(3, "f"), np.ones(3)),
-        "node fold (Add): its inputs have types float32 and float64",
+    "m.onnx: input x: its shape is not declared": _shape(),
+    "are more than bnncert supports": _shape("N", 2**40),
+    "input x: expected a tensor of floats": _integers,
+    "2 graph inputs (x, other); expected one": _second_input,
+    "0 graph inputs (none); expected one": _no_input,
+    "2 graph outputs (t3, t0); expected one": _second_output,
+    "ONNX operator set 6; supported are 7 to": _opset(6),
+    "ONNX operator set 999; supported are 7 to": _opset(999),
+    "the file names several ONNX operator sets (9, 17)": _second_opset,
+    "two constants of the graph have the same name": _second_constant,
+    "n0 (MatMul): an attribute is given twice": _second_attribute,
+    "n2 (Sign): the file defines this operator itself": _function,
+    "node norm (BatchNormalization): training mode": _training,
+    "node fold (Add): its inputs have types float32 and float64": (
+        _folded("Add", np.ones(3, "f"), np.ones(3))
     ),
-    "constant: overflow": (
-        _folded("Mul", np.full(3, 2**30, np.int32), np.full(3, 2, np.int32)),
-        "node fold (Mul): a result does not fit int32",
+    "node fold (Mul): a result does not fit int32": (
+        _folded("Mul", np.full(3, 2**30, np.int32), np.full(3, 2, np.int32))
     ),
-    "constant: integer division by zero": (
-        _folded("Div", np.ones(3, np.int64), np.zeros(3, np.int64)),
-        "node fold (Div): an integer is divided by zero",
+    "node fold (Div): an integer is divided by zero": (
+        _folded("Div", np.ones(3, np.int64), np.zeros(3, np.int64))
     ),
-    "constant: not a number": (
-        _folded("Sqrt", -np.ones(3, "f")),
-        "node fold (Sqrt): its result has an entry that is not a number",
+    "node fold (Sqrt): its result has an entry that is not a number": (
+        _folded("Sqrt", -np.ones(3, "f"))
     ),
-    "constant: cast out of range": (
-        _folded("Cast", np.full(3, 300, "f"), to=TensorProto.UINT8),
-        "node fold (Cast): an entry does not fit uint8",
+    "node fold (Cast): an entry does not fit uint8": (
+        _folded("Cast", np.full(3, 300, "f"), to=TensorProto.UINT8)
     ),
-    "constant: rare type": (
-        _folded("Cast", np.ones(3, "f"), to=TensorProto.BFLOAT16),
-        "node fold (Cast): a conversion to element type BFLOAT16",
+    "node fold (Cast): a conversion to element type BFLOAT16": (
+        _folded("Cast", np.ones(3, "f"), to=TensorProto.BFLOAT16)
     ),
-    "constant: steps of zero": (
-        _folded("Slice", np.ones(3, "f"), *(np.array([n]) for n in (0, 3, 0, 0))),
-        "node fold (Slice): starts, ends, axes and steps do not fit each other",
+    "node fold (Slice): starts, ends, axes and steps do not fit each other": (
+        _folded("Slice", np.ones(3, "f"), *(np.array([n]) for n in (0, 3, 0, 0)))
     ),
-    "constant: concatenation without axis": (
-        _folded("Concat", np.ones(3, "f")),
-        "node fold (Concat): attribute axis is missing",
+    "node fold (Concat): attribute axis is missing": _folded("Concat", np.ones(3, "f")),
+    "node fold (ConstantOfShape): its value has shape (2,); expected a single number": (
+        _folded("ConstantOfShape", np.array([3]), value=numpy_helper.from_array(np.ones(2, "f")))
     ),
-    "constant: several fill values": (
-        _folded("ConstantOfShape", np.array([3]), value=numpy_helper.from_array(np.ones(2, "f"))),
-        "node fold (ConstantOfShape): its value has shape (2,); expected a single number",
+    "does not state its ONNX operator set": lambda m: m.ClearField("opset_import"),
+    "no graph in the file": _no_nodes,
+    "tensor c0 is broken": _short,
+    "tensor t0 is defined twice": _twice,
+    "node n1 (Add): its input nothing is defined nowhere": _nowhere,
+    "no node computes the graph output nothing": (
+        lambda m: setattr(m.graph.output[0], "name", "nothing")
     ),
-    "no opset": (lambda m: m.ClearField("opset_import"), "does not state its ONNX operator set"),
-    "no nodes": (_no_nodes, "no graph in the file"),
-    "short tensor": (_short, "tensor c0 is broken"),
-    "defined twice": (_twice, "tensor t0 is defined twice"),
-    "undefined": (_nowhere, "node n1 (Add): its input nothing is defined nowhere"),
-    "no output node": (
-        lambda m: setattr(m.graph.output[0], "name", "nothing"),
-        "no node computes the graph output nothing",
-    ),
-    "constant": (_constant_output, "output z does not depend on the input"),
-    "bad metadata": (_property("bnncert.input_lo", "{"), "metadata bnncert.input_lo is not valid"),
-    "bad bounds": (_property("bnncert.input_lo", '"low"'), "bnncert.input_lo is not a number"),
-    "NaN bounds": (_property("bnncert.input_hi", "NaN"), "an input bound is NaN or infinite"),
-    "many bounds": (_property("bnncert.input_hi", "[1, 2]"), "input bounds of shape (2,)"),
+    "output z does not depend on the input": _constant_output,
+    "metadata bnncert.input_lo is not valid": _property("bnncert.input_lo", "{"),
+    "bnncert.input_lo is not a number": _property("bnncert.input_lo", '"low"'),
+    "an input bound is NaN or infinite": _property("bnncert.input_hi", "NaN"),
+    "input bounds of shape (2,)": _property("bnncert.input_hi", "[1, 2]"),
 }
 
 
-@pytest.mark.parametrize("case", MODELS)
-def test_a_model_is_refused_with_the_reason(case: str) -> None:
-    edit, expected = MODELS[case]
-    assert expected in _message(_edited(edit))
+@pytest.mark.parametrize("expected", MODELS)
+def test_a_model_is_refused_with_the_reason(expected: str) -> None:
+    assert expected in _message(_edited(MODELS[expected]))
 
 
 NAMES: dict[str, tuple[bytes, bytes, str]] = {

@@ -28,7 +28,7 @@ from bnncert.model.formats.onnx.writer import clipped_graph
 from bnncert.model.network import Network
 from tests.in_process import Capture, command_line
 from tests.model.formats.onnx.rational_graphs import evaluate, rounded
-from tests.model.formats.onnx_sketch import Sketch, network_of, run, ternary
+from tests.model.formats.onnx_sketch import Sketch, network_of, refusal, run, ternary
 
 MODES = {"Round": "HALF_EVEN", "Floor": "FLOOR", "Ceil": "CEIL"}
 
@@ -202,44 +202,37 @@ def test_half_the_sum_of_an_even_number_of_signs_is_an_integer() -> None:
 # -- what is refused ----------------------------------------------------------------------
 
 ONES = np.ones((2, 2), np.float32)
+WITHOUT_BOUNDS = (
+    "it rounds values without bounds, which are not always integers; clip them before or after it "
+    "(torch.clamp), or, if they are the network's inputs, with bnncert convert MODEL.onnx "
+    "CLIPPED.onnx --clip LOW HIGH"
+)
 REFUSED = {
-    "unbounded": (
-        Sketch(1, 2).then("Div", 0.5).then("Round").then("Mul", 0.5).then("MatMul", ONES),
-        "node n1 (Round): it rounds values without bounds, which are not always integers; "
-        "clip them before or after it (torch.clamp), or, if they are the network's inputs, with "
-        "bnncert convert MODEL.onnx CLIPPED.onnx --clip LOW HIGH",
+    f"node n1 (Round): {WITHOUT_BOUNDS}": (
+        Sketch(1, 2).then("Div", 0.5).then("Round").then("Mul", 0.5).then("MatMul", ONES)
     ),
-    "bounded on one side": (
-        Sketch(1, 2).then("Relu").then("Round").then("MatMul", ONES),
-        "node n1 (Round): it rounds values without bounds",
+    "node n1 (Round): it rounds values without bounds": (
+        Sketch(1, 2).then("Relu").then("Round").then("MatMul", ONES)
     ),
-    "at the end": (Sketch(1, 2).then("Round"), "node n0 (Round): it rounds values without bounds"),
-    "a sign": (
-        Sketch(1, 2).then("Round").then("Sign"),
-        "node n0 (Round): it rounds values without bounds",
+    "node n0 (Round): it rounds values without bounds": Sketch(1, 2).then("Round"),
+    "onnx: node n0 (Round): it rounds values without bounds": (
+        Sketch(1, 2).then("Round").then("Sign")
     ),
-    "clipped between integers": (
-        Sketch(1, 2).then("Round").then("Clip", np.float32(0), np.float32(1.5)),
-        "node n0 (Round): its result is constant, or is clipped to something other than integers",
+    "node n0 (Round): its result is constant, or is clipped to something other than integers": (
+        Sketch(1, 2).then("Round").then("Clip", np.float32(0), np.float32(1.5))
     ),
-    "one level": (
-        Sketch(1, 2).then("Clip", np.float32(0), np.float32(0.5)).then("Round"),
-        "node n1 (Round): its result is constant, or is clipped to something other than integers",
+    "node n1 (Round): its result is constant, or is clipped to something other than integers": (
+        Sketch(1, 2).then("Clip", np.float32(0), np.float32(0.5)).then("Round")
     ),
-    "too many levels": (
-        Sketch(1, 2).then("Clip", np.float32(-1e30), np.float32(1e30)).then("Round"),
-        "levels are too many neurons",
+    "levels are too many neurons": (
+        Sketch(1, 2).then("Clip", np.float32(-1e30), np.float32(1e30)).then("Round")
     ),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_says_why(case: str) -> None:
-    sketch, expected = REFUSED[case]
-    with pytest.raises(BnncertError) as caught:
-        sketch.network()
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("expected", REFUSED)
+def test_what_is_refused_says_why(expected: str) -> None:
+    assert expected in refusal(REFUSED[expected])
 
 
 # -- operators on constants ---------------------------------------------------------------

@@ -1,11 +1,11 @@
-"""Checkpoints and the files that describe their layers."""
+"""Checkpoints with their layers, also as .safetensors, and the quantisers of weights."""
 
 from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ import pytest
 
 import bnncert
 from bnncert.errors import FormatError, MissingExtraError
+from bnncert.model.formats.layer_chain import FileLayer
+from bnncert.model.formats.torch.layer_roles import quantised
+from tests.in_process import Capture, Outcome, command_line
 
 torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 nn = torch.nn
@@ -108,13 +111,12 @@ def test_quantisers_of_a_checkpoint(tmp_path: Path) -> None:
     assert network.input_hi is not None and np.all(network.input_hi == 1)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bnncert", *arguments], capture_output=True, text=True, check=False
-    )
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> Callable[..., Outcome]:
+    return command_line(monkeypatch, capsys)
 
 
-def test_convert_with_layers(tmp_path: Path) -> None:
+def test_convert_with_layers(tmp_path: Path, run: Callable[..., Outcome]) -> None:
     torch.manual_seed(8)
     model = nn.Sequential(nn.Linear(16, 8), Sign(), nn.Linear(8, 3))
     torch.save(model.state_dict(), tmp_path / "net.pt")
@@ -127,25 +129,25 @@ def test_convert_with_layers(tmp_path: Path) -> None:
         ],
     }
     layers = write_layers(tmp_path / "l.json", tree)
-    done = run(
-        "convert", str(tmp_path / "net.pt"), str(tmp_path / "net.npz"), "--layers", str(layers)
-    )
-    assert done.returncode == 0, done.stderr
+    done = run("convert", tmp_path / "net.pt", tmp_path / "net.npz", "--layers", layers)
+    assert done.code == 0, done.err
     expected = bnncert.load(tmp_path / "net.pt", layers).content_hash
     assert bnncert.load(tmp_path / "net.npz").content_hash == expected
     # A file beside the checkpoint needs no option, in any command.
     layers.rename(tmp_path / "net.layers.json")
     assert bnncert.load(tmp_path / "net.pt").content_hash == expected
-    done = run("convert", str(tmp_path / "net.npz"), str(tmp_path / "x.json"), "--layers", "l.json")
-    assert done.returncode == 2
-    assert "net.npz: neither a PyTorch checkpoint nor weights of Keras" in done.stderr
+    done = run("convert", tmp_path / "net.npz", tmp_path / "x.json", "--layers", "l.json")
+    assert done.code == 2
+    assert "net.npz: neither a PyTorch checkpoint nor weights of Keras" in done.err
 
 
-def test_a_checkpoint_without_layers_says_what_is_needed(tmp_path: Path) -> None:
+def test_a_checkpoint_without_layers_says_what_is_needed(
+    tmp_path: Path, run: Callable[..., Outcome]
+) -> None:
     torch.save(dense().state_dict(), tmp_path / "net.pt")
-    done = run("info", str(tmp_path / "net.pt"))
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    done = run("info", tmp_path / "net.pt")
+    assert done.code == 2
+    (line,) = done.err.splitlines()
     assert f"{tmp_path / 'net.pt'}: a PyTorch checkpoint has weights only" in line
     assert "net.layers.json" in line and "--layers" in line
 
@@ -292,3 +294,51 @@ def test_refused_states(state: Any, expected: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught:
         bnncert.load(tmp_path / "net.pt", layers)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (b"[1]", "the header is not a JSON object"),
+        (b"{", "the header:1: not valid JSON"),
+        (b'{"a": 3}', "tensor a: malformed"),
+        (b'{"a": {"dtype": "F8", "shape": [1], "data_offsets": [0, 4]}}', "type F8; expected F64"),
+        (b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 40]}}', "outside the file"),
+        (b'{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}', "tensor a: malformed"),
+    ],
+)
+def test_refused_safetensors(header: bytes, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    layers = write_layers(tmp_path / "layers.json", DENSE_LAYERS)
+    with pytest.raises(FormatError, match=r"net\.safetensors: ") as caught:
+        bnncert.load(path, layers)
+    assert expected in str(caught.value)
+
+
+LAYER = FileLayer("net.pt", "fc1", "linear")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_ternary_quantiser(kind: type) -> None:
+    edge = np.float32(0.05)
+    above, below = np.nextafter(edge, np.float32(1)), np.nextafter(edge, np.float32(0))
+    weights: Any = np.array([[above, below, -above, -below, 0.0, 1.0]]).astype(kind)
+    assert quantised(weights, "ternary:0.05", LAYER).tolist() == [[1, 0, -1, 0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("weight", "quantizer"),
+    [
+        (np.float32(0.0), "sign"),
+        (np.float32(-1e-40), "sign"),
+        (np.float32(0.05), "ternary:0.05"),
+        (-np.float32(0.05), "ternary:0.05"),
+        (np.float64(0.05), "ternary:0.05"),
+        # float32(0.05) is above 0.05: between the two it depends on the trainer's arithmetic.
+        (np.float64(0.0500000005), "ternary:0.05"),
+    ],
+)
+def test_weights_that_trainers_treat_differently(weight: Any, quantizer: str) -> None:
+    with pytest.raises(FormatError, match="not the same in all trainers"):
+        quantised(np.array([[1.0, weight]], dtype=weight.dtype), quantizer, LAYER)
