@@ -11,8 +11,9 @@ import pytest
 import bnncert
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.kernel.claims import kinds as registry
-from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, Subject, details
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, Subject
 from bnncert.kernel.container import Section
+from bnncert.kernel.statement import classification
 from bnncert.proofs.claims import write_claim
 from tests.kernel.claims import pack, unpack
 
@@ -25,25 +26,16 @@ def network() -> bnncert.Network:
     return bnncert.Network.from_arrays(weights, [[0, 0], [0, 0]])
 
 
-def ball(radius: float) -> Section:
-    fields = {
-        "verdict": "robust",
-        "arithmetic": "real",
-        "region": "linf",
-        "radius": str(Fraction(radius)),
-        "property": {"kind": "classification", "label": 0, "rivals": [1], "ties": "violation"},
-    }
-    return Section("statement", fields, {"center": np.array([0.5, 0.0])})
-
-
 class TwoBalls:
     def __init__(self, section: Section, subject: Subject) -> None:
-        assert details(section, ("balls",)) == {"balls": 2}
+        assert section.details(("balls",)) == {"balls": 2}
         self.network = subject.network
 
     def parts(self) -> ClaimParts:
         for radius in RADII:
-            proved = yield ClaimPart(self.network, ball(radius))
+            ball = {"region": "linf", "radius": str(Fraction(radius))}
+            region = Section("statement", ball, {"center": np.array([0.5, 0.0])})
+            proved = yield ClaimPart(self.network, region, classification(0, [1], "violation"))
             assert proved.verdict == "robust" and not proved.point
 
     def shown(self) -> Shown:

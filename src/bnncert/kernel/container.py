@@ -201,6 +201,13 @@ class Section:
             raise UnreadableError(f"section {self.name}: {name!r} is {str(value)[:40]!r}")
         return list(value)
 
+    def details(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return the field `details` of a claim, which has exactly the fields with these names."""
+        found = self.fields.get("details")
+        if not isinstance(found, dict) or found.keys() != set(names):
+            raise UnreadableError(f"section claim: details are not {', '.join(names)}")
+        return found
+
     def number(self, name: str) -> int:
         """Return a field that is an integer >= 0."""
         value = self.fields.get(name)

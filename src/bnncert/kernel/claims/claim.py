@@ -45,14 +45,30 @@ class Subject:
 
 @dataclass(frozen=True, eq=False)
 class ClaimPart:
-    """What one ordinary certificate has to prove: this statement about this network.
+    """What one ordinary certificate has to prove.
 
-    The section `statement` has the verdict, the arithmetic, the region and the property; the
-    network is compared by its hash.
+    Attributes
+    ----------
+    network
+        The network that it is about: that of the claim, or one that is derived from it.
+    region
+        A section that states only the region.
+    goal
+        The property.
+    verdict
+        "robust", or "not_robust" for a counterexample.
     """
 
     network: Network
-    statement: Section
+    region: Section
+    goal: dict[str, Any]
+    verdict: str = "robust"
+
+    @property
+    def statement(self) -> Section:
+        """The section `statement` of the certificate, without what names the network."""
+        fields = {"verdict": self.verdict, "arithmetic": "real", "property": self.goal}
+        return Section("statement", self.region.fields | fields, self.region.arrays)
 
 
 #: Yields the parts of a claim, and gets the statement of each after it has been checked.
@@ -100,14 +116,6 @@ class Claim(Protocol):
 # -- what claims have in common ---------------------------------------------------------------
 
 
-def details(section: Section, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the field `details`, which has exactly the fields with these names."""
-    found = section.fields.get("details")
-    if not isinstance(found, dict) or found.keys() != set(names):
-        raise UnreadableError(f"section claim: details are not {', '.join(names)}")
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class StatedRegion:
     """The region of a claim.
@@ -153,12 +161,6 @@ class StatedRegion:
             "inputs": self.inputs,
         }
         return Shown(f"{words} ({', '.join(settings)})", verdict, assumptions, self.space.named)
-
-
-def statement_on(region: Section, verdict: str, property_: dict[str, Any]) -> Section:
-    """Return the statement that a part has to make about a region."""
-    fields = {**region.fields, "verdict": verdict, "arithmetic": "real", "property": property_}
-    return Section("statement", fields, region.arrays, region.budget, region.read)
 
 
 def no_violation(targets: Iterable[tuple[Condition, ...]]) -> dict[str, Any]:

@@ -16,15 +16,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.claim import (
-    ClaimPart,
-    ClaimParts,
-    Shown,
-    StatedRegion,
-    Subject,
-    details,
-    statement_on,
-)
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, StatedRegion, Subject
 from bnncert.kernel.claims.count_items import read_items
 from bnncert.kernel.claims.count_layers import OTHER, SAME, CountedFirstLayer, CountedNetwork
 from bnncert.kernel.claims.count_parts import TOO_MUCH, CountedFrame, CountedPart
@@ -56,7 +48,7 @@ class CountClaim:
     """The claim about a number of points."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found, self._network = details(section, FIELDS), subject.network
+        found, self._network = section.details(FIELDS), subject.network
         subject.refuse_other_hash(found["network"])
         self._section, self._found = section, found
         self._total, self._lower, self._upper = (
@@ -71,8 +63,8 @@ class CountClaim:
         """Check the tree, which may need one part about the whole region."""
         network, space = self._network, self._region.space
         walk = _Walk(self._section, self._counted, _root(space, network))
-        robust = statement_on(self._region.section, "robust", self._property)
-        least, most = yield from walk.run(ClaimPart(network, robust))
+        whole = ClaimPart(network, self._region.section, self._property)
+        least, most = yield from walk.run(whole)
         if "witness" in self._section.arrays:
             witness = self._section.floats("witness", network.inputs).tolist()
             _refuse_same(witness, space, network, self._counted)

@@ -33,9 +33,7 @@ from bnncert.kernel.claims.claim import (
     Shown,
     StatedRegion,
     Subject,
-    details,
     no_violation,
-    statement_on,
 )
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
 from bnncert.kernel.rules.disagreement import disagreement, disagreements, scores_agree
@@ -65,7 +63,7 @@ class EquivalenceClaim:
     """The claim about the classes of two networks."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found = details(section, NAMES)
+        found = section.details(NAMES)
         self._one, self._two = _networks(found["networks"], subject)
         self._how, classes, region = found["how"], found["classes"], found["region"]
         self._section, self._found = section, found
@@ -128,7 +126,7 @@ class EquivalenceClaim:
 
     def _part(self, network: Network, goal: dict[str, Any], verdict: str = "robust") -> ClaimPart:
         assert self._region is not None
-        return ClaimPart(network, statement_on(self._region.section, verdict, goal))
+        return ClaimPart(network, self._region.section, goal, verdict)
 
     def _below(self, network: Network, label: Any, classes: Any) -> ClaimPart:
         """Return the part that some classes score less than the label on the region."""

@@ -18,15 +18,7 @@ import numpy as np
 
 from bnncert.arrays import IntArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.claim import (
-    ClaimPart,
-    ClaimParts,
-    Shown,
-    StatedRegion,
-    Subject,
-    details,
-    statement_on,
-)
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, StatedRegion, Subject
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.counterexample import check_point
 from bnncert.kernel.geometry import Geometry
@@ -45,7 +37,7 @@ class ExplanationClaim:
     """The claim that kept inputs suffice for the class, and that some of them are needed."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found, network = details(section, DETAILS), subject.network
+        found, network = section.details(DETAILS), subject.network
         self._found, self._network, size = found, network, network.inputs
         self._whole = StatedRegion.read(section, network)
         self._arrays = self._whole.section.arrays
@@ -73,7 +65,7 @@ class ExplanationClaim:
 
     def parts(self) -> ClaimParts:
         """Yield the region in which the kept inputs are those of the image; check all witnesses."""
-        proved = yield ClaimPart(self._network, self._sufficient())
+        proved = yield self._sufficient()
         # The witnesses violate the statement about the whole domain.
         statement = replace(proved, space=self._whole.space)
         geometry = Geometry(self._network.layers[0], self._whole.space)
@@ -84,14 +76,15 @@ class ExplanationClaim:
             except RejectedError as error:
                 raise RejectedError(f"the witness of input {needed}: {error}") from error
 
-    def _sufficient(self) -> Section:
-        """Return the statement that the class is the label if the kept inputs are fixed."""
+    def _sufficient(self) -> ClaimPart:
+        """Return the part that the class is the label if the kept inputs are fixed."""
         found, region = self._found, self._whole.section
         rivals = [k for k in range(self._network.classes) if k != found["label"]]
         lo, hi = self._lo.copy(), self._hi.copy()
         lo[self.kept] = hi[self.kept] = self._image[self.kept]
         fixed = replace(region, arrays=self._arrays | {"clip_lo": lo, "clip_hi": hi})
-        return statement_on(fixed, "robust", classification(found["label"], rivals, found["ties"]))
+        goal = classification(found["label"], rivals, found["ties"])
+        return ClaimPart(self._network, fixed, goal)
 
     def shown(self) -> Shown:
         """Return which inputs suffice and which are needed, in words."""

@@ -15,15 +15,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.kernel.claims.claim import (
-    ClaimPart,
-    ClaimParts,
-    Shown,
-    StatedRegion,
-    Subject,
-    details,
-    statement_on,
-)
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, StatedRegion, Subject
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
 from bnncert.kernel.function import Function
 from bnncert.kernel.rules.fault_questions import FaultScope, FaultSetting
@@ -45,7 +37,7 @@ class FaultsClaim:
     """The claim about faults; all rows have the region, the class and its rivals in common."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found, self._network = details(section, FIELDS), subject.network
+        found, self._network = section.details(FIELDS), subject.network
         subject.refuse_other_hash(found["network"])
         self._label, self._rivals, self._ties = (found[k] for k in ("label", "rivals", "ties"))
         self._property = classification(self._label, self._rivals, self._ties)
@@ -97,7 +89,7 @@ class FaultsClaim:
             faults = _faults(row["faults"])
             _refuse_outside(scope, faults)
             faulty, region = with_faults(self._network, faults), self._region.section
-            yield ClaimPart(faulty, statement_on(region, "not_robust", self._property))
+            yield ClaimPart(faulty, region, self._property, "not_robust")
             told.append(_not_tolerated(len(faults)))
         if not told:
             raise RejectedError("a row claims nothing")
@@ -115,7 +107,7 @@ class FaultsClaim:
                 region = self._region.section
                 if question.flips is not None:
                     region = _few_flips(question.network.inputs, question.flips)
-                yield ClaimPart(question.network, statement_on(region, "robust", self._property))
+                yield ClaimPart(question.network, region, self._property)
                 self._proved.add(key)
 
     def _compute(self, scope: FaultScope, count: int) -> None:

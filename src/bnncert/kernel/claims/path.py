@@ -20,7 +20,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.claim import ClaimParts, Shown, Subject, details
+from bnncert.kernel.claims.claim import ClaimParts, Shown, Subject
 from bnncert.kernel.claims.classified import COMMON, ClassifiedImage
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.counterexample import is_violated
@@ -40,7 +40,7 @@ class PathClaim:
     """The claim about brightness or contrast."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        self._found = found = details(section, DETAILS)
+        self._found = found = section.details(DETAILS)
         self._claim = claim = ClassifiedImage(section, found, subject)
         if claim.shape["region"] not in ("brightness", "contrast"):
             raise UnreadableError("section claim: the region is neither brightness nor contrast")

@@ -36,9 +36,7 @@ from bnncert.kernel.claims.claim import (
     Shown,
     StatedRegion,
     Subject,
-    details,
     no_violation,
-    statement_on,
 )
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.rules.relation_products import (
@@ -154,7 +152,7 @@ class TwoCopiesClaim:
     """The claim about two copies of the network."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found, self._network = details(section, NAMES), subject.network
+        found, self._network = section.details(NAMES), subject.network
         subject.refuse_other_hash(found["network"])
         self._relation = _relation(found["relation"], self._network)
         self._region = StatedRegion.read(section, self._network)
@@ -177,7 +175,7 @@ class TwoCopiesClaim:
             goal = no_violation(violations)
             for _, make in timed(needed):
                 both, made = make()
-                yield ClaimPart(both, statement_on(made, "robust", goal))
+                yield ClaimPart(both, made, goal)
             return
         number, wrong = self._failure
         conditions = _nth(violations, wrong)
@@ -188,7 +186,7 @@ class TwoCopiesClaim:
             raise RejectedError("it is about a part that does not exist")
         change, make = chosen
         both, made = make()
-        proved = yield ClaimPart(both, statement_on(made, "not_robust", no_violation([conditions])))
+        proved = yield ClaimPart(both, made, no_violation([conditions]), "not_robust")
         pair = change.pair(list(proved.point), network.inputs)
         if not all(space.contains(x) for x in pair):
             raise RejectedError("an input of the pair lies outside the region")

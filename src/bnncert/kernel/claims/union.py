@@ -16,7 +16,7 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.kernel.budget import timed
 from bnncert.kernel.claims.box_splits import SplitCheck
-from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, Subject, details, statement_on
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, Subject
 from bnncert.kernel.claims.classified import COMMON, ClassifiedImage
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 
@@ -30,7 +30,7 @@ class UnionClaim:
     """The claim about a patch at every position, or about shifts."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found = details(section, DETAILS)
+        found = section.details(DETAILS)
         self._claim = claim = ClassifiedImage(section, found, subject, ("value",))
         shape, radius = claim.shape["region"], claim.radius
         if shape not in ("patch", "shift"):
@@ -76,7 +76,7 @@ class UnionClaim:
         lo, hi = self._boxes.at(number)
         box = Section("statement", {"region": "box"}, {"lo": lo, "hi": hi})
         claim = self._claim
-        return ClaimPart(claim.network, statement_on(box, claim.verdict, claim.property))
+        return ClaimPart(claim.network, box, claim.property, claim.verdict)
 
     def shown(self) -> Shown:
         """Return what holds for all boxes, in words."""
