@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import bnncert
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.kernel.container import Section
 from tests.brute_force import TinyNetwork
+from tests.kernel.claim_changes import with_other_arrays, with_other_parts
 from tests.kernel.claims import pack, unpack
 from tests.kernel.mutations import STRANGE
 from tests.questions.compare.pairs import pairs_on_region, random_pair
@@ -147,21 +147,9 @@ def test_changed_arrays_and_parts_are_refused(
                 wrong[0].arrays[name][k] = value
                 if way != "neurons":
                     refuse(wrong)
-        refuse([_without(sections[0], name), *sections[1:]])
-    starts = [k for k, s in enumerate(sections) if s.name == "statement"] + [len(sections)]
-    parts = [sections[a:b] for a, b in pairwise(starts)]
-    for k, part in enumerate(parts):
-        others = [s for j, p in enumerate(parts) if j != k for s in p]
-        refuse([sections[0], *others])
-        refuse([sections[0], *others, *part, *part])
-        if len(parts) > 1 and one.build().content_hash != two.build().content_hash:
-            refuse([sections[0], *(s for p in parts[::-1] for s in p)])
+    for wrong in (*with_other_arrays(sections), *with_other_parts(sections)):
+        refuse(wrong)
     assert pairs
-
-
-def _without(section: Section, name: str) -> Section:
-    arrays = {k: v for k, v in section.arrays.items() if k != name}
-    return Section(section.name, section.fields, arrays)
 
 
 def test_parts_of_another_question_are_refused(made: dict[str, list[Made]], tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 import bnncert
 from bnncert.kernel.container import Section
+from tests.kernel.claim_changes import with_other_arrays, with_other_details, with_other_parts
 from tests.kernel.claims import accepted, pack, unpack
 from tests.plain_network import PlainNetwork
 from tests.questions.faults.oracle import least_faults
@@ -143,69 +143,44 @@ def test_other_rows_are_refused(
     assert done
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("network", "0" * 64),
-        ("label", 1),
-        ("label", -1),
-        ("label", 0.0),
-        ("rivals", [1]),
-        ("rivals", [2, 1]),
-        ("rivals", [1, 1]),
-        ("rivals", [0, 1, 2]),
-        ("rivals", []),
-        ("ties", "robust"),
-        ("ties", "sometimes"),
-        ("rows", []),
-        ("rows", {}),
-        ("region", {"region": "linf", "radius": "1/16"}),
-        ("region", {"region": "l2", "radius": "1/32"}),
-        ("region", {"region": "linf", "radius": "0", "grid": "float64"}),
-        ("region", {"region": "linf", "radius": "0", "verdict": "robust"}),
-        ("region", []),
-        ("more", 1),
+#: Other values of the details of the claim.
+OTHERS: dict[str, list[Any]] = {
+    "network": ["0" * 64],
+    "label": [1, -1, 0.0],
+    "rivals": [[1], [2, 1], [1, 1], [0, 1, 2], []],
+    "ties": ["robust", "sometimes"],
+    "rows": [[], {}],
+    "region": [
+        {"region": "linf", "radius": "1/16"},
+        {"region": "l2", "radius": "1/32"},
+        {"region": "linf", "radius": "0", "grid": "float64"},
+        {"region": "linf", "radius": "0", "verdict": "robust"},
+        [],
     ],
-)
-def test_other_questions_are_refused(
-    field: str, value: Any, path: Path, network: bnncert.Network, tmp_path: Path
-) -> None:
-    sections = unpack(path)
-    details = {**sections[0].fields["details"], field: value}
-    wrong = Section("claim", {"kind": "faults", "details": details}, sections[0].arrays)
-    assert accepted(pack(tmp_path / "wrong.bnncert", [wrong, *sections[1:]]), network) is None
+}
+
+
+def test_other_questions_are_refused(path: Path, network: bnncert.Network, tmp_path: Path) -> None:
+    for made in with_other_details(unpack(path), OTHERS):
+        assert accepted(pack(tmp_path / "wrong.bnncert", made), network) is None, made[0].fields
 
 
 def test_other_inputs_are_refused(path: Path, network: bnncert.Network, tmp_path: Path) -> None:
     sections = unpack(path)
-    head = sections[0]
+    head, wrong = sections[0], tmp_path / "wrong.bnncert"
     for name in head.arrays:
-        for value in (head.arrays[name] + 0.125, head.arrays[name][:-1]):
-            arrays = {**head.arrays, name: value}
-            wrong = Section("claim", head.fields, arrays)
-            assert accepted(pack(tmp_path / "wrong", [wrong, *sections[1:]]), network) is None
-        left = {k: v for k, v in head.arrays.items() if k != name}
-        wrong = Section("claim", head.fields, left)
-        assert accepted(pack(tmp_path / "wrong", [wrong, *sections[1:]]), network) is None
+        arrays = {**head.arrays, name: head.arrays[name] + 0.125}
+        made = [Section("claim", head.fields, arrays), *sections[1:]]
+        assert accepted(pack(wrong, made), network) is None
+    for made in with_other_arrays(sections):
+        assert accepted(pack(wrong, made), network) is None
 
 
 def test_parts_that_are_missing_exchanged_or_doubled_are_refused(
     path: Path, network: bnncert.Network, tmp_path: Path
 ) -> None:
-    sections = unpack(path)
-    starts = [k for k, s in enumerate(sections) if s.name == "statement"] + [len(sections)]
-    parts = [sections[a:b] for a, b in pairwise(starts)]
-    for k in range(0, len(parts), 2):
-        orders = [
-            parts[:k] + parts[k + 1 :],
-            [*parts[:k], parts[k], parts[k], *parts[k + 1 :]],
-        ]
-        # Two rows may have the same faults.
-        if parts[k][0].fields != parts[k - 1][0].fields:
-            orders.append([*parts[:k], parts[k - 1], *parts[k + 1 :]])
-        for order in orders:
-            made = [sections[0], *(s for part in order for s in part)]
-            assert accepted(pack(tmp_path / "wrong", made), network) is None
+    for made in with_other_parts(unpack(path)):
+        assert accepted(pack(tmp_path / "wrong", made), network) is None
 
 
 def test_another_network_is_refused(path: Path) -> None:

@@ -80,7 +80,7 @@ DEEP = b'{"section": "statement", "arrays": {}, "a": ' + b"[" * 10**5 + b"]" * 1
     [
         (b"", "not a certificate"),
         (b"PK\x03\x04 and so on", "not a certificate"),
-        (b"bnncert certificate 2\n", "another version"),
+        (b"bnncert certificate 1\n", "another version"),
         (MAGIC, "truncated"),
         (MAGIC + b"1234567", "truncated"),
         (MAGIC + packed(b"{}\n", stored=1000), "truncated"),

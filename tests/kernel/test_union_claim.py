@@ -11,23 +11,15 @@ from hypothesis import given
 
 import bnncert
 from bnncert.kernel import check
-from bnncert.kernel.container import Section, read_sections
 from bnncert.problem import robustness
 from bnncert.proofs.claims import write_union
 from bnncert.regions import Cover, ImageUnion
 from tests.every_mode import few
-from tests.kernel.claim_changes import array, detail, region
+from tests.kernel.claim_changes import array, detail, parts_of, region, with_other_parts
+from tests.kernel.claims import pack, unpack
+from tests.kernel.every_claim import NET
 from tests.kernel.test_path_claim import verdict
 from tests.test_unions_against_brute_force import UnionBruteForce, union_questions
-
-#: Class 0 if the sum of all pixels is at least 0; the second neuron has no effect.
-NET = bnncert.Network.from_arrays(
-    [[[1, 1, 1, 1], [1, 1, 0, 0]], [[1, 0], [-1, 0]]],
-    [[0, 1], [0, 0]],
-    input_lo=-1,
-    input_hi=1,
-    input_shape=(2, 2),
-)
 
 IMAGE = [1.0, 1.0, 0.5, 0.5]
 
@@ -76,50 +68,22 @@ def test_every_box_may_have_a_part_of_its_own(tmp_path: Path) -> None:
     # Methods other than auto do not split boxes.
     result = bnncert.verify(NET, patch, 0, method="milp", certificate=file)
     assert result.status == "robust" and result.certificate is not None
-    claim, *sections = read_sections(file)
+    claim, *sections = unpack(file)
     assert claim.fields["details"]["parts"] == [0, 1, 2, 3, 4]
     assert sum(section.name == "statement" for section in sections) == 5
     assert "one square of 1 x 1 pixels has any values" in check(file, NET).statement
-
-
-def _write(path: Path, sections: list[Section]) -> None:
-    from bnncert.kernel.container import Writer
-
-    with path.open("wb") as file:
-        writer = Writer(file)
-        for section in sections:
-            writer.add(section)
-        writer.end()
-
-
-def _parts(sections: list[Section]) -> list[list[Section]]:
-    """Return the parts of a file."""
-    found: list[list[Section]] = []
-    for section in sections:
-        if section.name == "statement":
-            found.append([])
-        found[-1].append(section)
-    return found
 
 
 def test_parts_that_are_missing_exchanged_or_doubled_are_rejected(tmp_path: Path) -> None:
     file, other = tmp_path / "proof.bnncert", tmp_path / "other.bnncert"
     bnncert.verify(NET, bnncert.Patch(IMAGE, 1, (2, 2), -1, 1), 0, method="milp", certificate=file)
     bnncert.verify(NET, bnncert.Box([0.5] * 4, IMAGE), 0, certificate=other)
-    claim, *sections = read_sections(file)
-    parts = _parts(sections)
     assert verdict(file, NET) == "robust"
-    strange = list(read_sections(other))
-    for chosen in (
-        parts[1:],
-        parts[:-1],
-        [*parts, parts[0]],
-        [parts[0], parts[0], *parts[2:]],
-        [parts[0], parts[2], parts[1], *parts[3:]],
-        [strange, *parts[1:]],
-    ):
-        _write(file, [claim, *(section for part in chosen for section in part)])
-        assert verdict(file, NET) is None
+    sections, strange = unpack(file), unpack(other)
+    parts = parts_of(sections)
+    replaced = [sections[0], *strange, *(s for part in parts[1:] for s in part)]
+    for made in [*with_other_parts(sections), replaced]:
+        assert verdict(pack(file, made), NET) is None
 
 
 #: Changes of a true claim about a patch of one pixel that make it false or unreadable.
@@ -161,12 +125,11 @@ def test_a_changed_claim_is_rejected(number: int, tmp_path: Path) -> None:
     file = tmp_path / "claim.bnncert"
     patch = bnncert.Patch(IMAGE, 1, (2, 2), -1, 1)
     assert bnncert.verify(NET, patch, 0, certificate=file).certificate == str(file)
-    claim, *sections = read_sections(file)
+    claim, *sections = unpack(file)
     assert verdict(file, NET) == "robust"
     changed = deepcopy(claim)
     CHANGES[number](changed)
-    _write(file, [changed, *sections])
-    assert verdict(file, NET) is None
+    assert verdict(pack(file, [changed, *sections]), NET) is None
 
 
 def test_a_counterexample_belongs_to_the_box_that_the_claim_names(tmp_path: Path) -> None:
@@ -175,16 +138,14 @@ def test_a_counterexample_belongs_to_the_box_that_the_claim_names(tmp_path: Path
     result = bnncert.verify(NET, patch, 0, certificate=file)
     assert result.status == "not_robust" and verdict(file, NET) == "not_robust"
     assert "or some image in which one square" in check(file, NET).statement
-    claim, *sections = read_sections(file)
+    claim, *sections = unpack(file)
     place = claim.fields["details"]["place"]
     for changed in (None, 0, place + 1, place - 1, 5, True):
         if changed != place:
             claim.fields["details"]["place"] = changed
-            _write(file, [claim, *sections])
-            assert verdict(file, NET) is None
+            assert verdict(pack(file, [claim, *sections]), NET) is None
     claim.fields["details"]["place"] = place
-    _write(file, [claim])
-    assert verdict(file, NET) is None
+    assert verdict(pack(file, [claim]), NET) is None
 
 
 def test_a_counterexample_outside_the_data_box_is_rejected(
