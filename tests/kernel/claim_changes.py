@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bnncert.kernel.container import Section
 
-
-def detail(name: str, value: Any) -> Callable[[Section], None]:
-    """Return the change of one of the details of a claim."""
-
-    def change(section: Section) -> None:
-        section.fields["details"][name] = value
-
-    return change
-
-
-def region(name: str, value: Any) -> Callable[[Section], None]:
-    """Return the change of a field of the region of a claim."""
-
-    def change(section: Section) -> None:
-        section.fields["details"]["region"][name] = value
-
-    return change
-
-
-def array(name: str, value: Any) -> Callable[[Section], None]:
-    """Return the change of an array of a claim; None deletes it."""
-
-    def change(section: Section) -> None:
-        if value is None:
-            del section.arrays[name]
-        else:
-            section.arrays[name] = np.asarray(value, dtype=np.float64)
-
-    return change
+#: Other values by name.
+Values: TypeAlias = dict[str, list[Any]]
 
 
 def with_other_details(
-    sections: list[Section], others: dict[str, list[Any]]
+    sections: list[Section], others: Values, region: Values | None = None
 ) -> Iterator[list[Section]]:
-    """Yield files with one other value of a detail, with one more detail, and without each one."""
+    """Yield files with one other value of a detail, with one more detail, and without each one.
+
+    `region` has other values of the fields of the region.
+    """
     old = sections[0].fields["details"]
     changed = [{**old, name: v} for name, values in others.items() for v in values]
+    for name, values in (region or {}).items():
+        changed += [{**old, "region": {**old["region"], name: v}} for v in values]
     changed = [new for new in changed if repr(new) != repr(old)]
     less = [{k: v for k, v in old.items() if k != name} for name in old]
     for details in (*changed, *less, {**old, "more": 1}):
@@ -54,13 +32,19 @@ def with_other_details(
         yield [Section("claim", fields, sections[0].arrays), *sections[1:]]
 
 
-def with_other_arrays(sections: list[Section]) -> Iterator[list[Section]]:
-    """Yield files without an array of the claim, and with a part of it."""
+def with_other_arrays(
+    sections: list[Section], others: Values | None = None
+) -> Iterator[list[Section]]:
+    """Yield files with other values of an array of the claim, with a part of it, and without it."""
     claim = sections[0]
+    changed = [
+        {**claim.arrays, k: np.array(v, float)} for k, n in (others or {}).items() for v in n
+    ]
     for name, values in claim.arrays.items():
         less = {k: v for k, v in claim.arrays.items() if k != name}
-        for arrays in (less, {**less, name: values[:-1]}):
-            yield [Section("claim", claim.fields, arrays), *sections[1:]]
+        changed += [less, {**less, name: values[:-1]}]
+    for arrays in changed:
+        yield [Section("claim", claim.fields, arrays), *sections[1:]]
 
 
 def parts_of(sections: list[Section]) -> list[list[Section]]:

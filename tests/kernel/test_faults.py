@@ -12,7 +12,12 @@ import pytest
 
 import bnncert
 from bnncert.kernel.container import Section
-from tests.kernel.claim_changes import with_other_arrays, with_other_details, with_other_parts
+from tests.kernel.claim_changes import (
+    Values,
+    with_other_arrays,
+    with_other_details,
+    with_other_parts,
+)
 from tests.kernel.claims import accepted, pack, unpack
 from tests.plain_network import PlainNetwork
 from tests.questions.faults.oracle import least_faults
@@ -144,7 +149,7 @@ def test_other_rows_are_refused(
 
 
 #: Other values of the details of the claim.
-OTHERS: dict[str, list[Any]] = {
+OTHERS: Values = {
     "network": ["0" * 64],
     "label": [1, -1, 0.0],
     "rivals": [[1], [2, 1], [1, 1], [0, 1, 2], []],

@@ -13,7 +13,12 @@ import pytest
 import bnncert
 from bnncert.kernel import RejectedError, check
 from bnncert.kernel.container import Section
-from tests.kernel.claim_changes import with_other_arrays, with_other_details, with_other_parts
+from tests.kernel.claim_changes import (
+    Values,
+    with_other_arrays,
+    with_other_details,
+    with_other_parts,
+)
 from tests.kernel.claims import REFUSALS, pack, unpack
 
 WEIGHTS = [
@@ -57,7 +62,7 @@ def fair(path: Path) -> list[Section]:
     return unpack(path)
 
 
-def other_details() -> dict[str, list[Any]]:
+def other_details() -> Values:
     """Return other values of the details of the claim."""
     return {
         "network": ["0" * 64, None],
