@@ -19,7 +19,7 @@ import numpy as np
 
 import bnncert
 from bnncert.problem import robustness
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 
 #: Sizes and sparsity: tau_tighter, tau^1 (QCQP), tau_LP, and the paper's seconds for the first two.
 PAPER: dict[tuple[str, int | None], tuple[float, float, float, float, float]] = {

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from bnncert import Options
 from bnncert.engine.verdict import Result
 from bnncert.problem import Ties, robustness
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from tests.brute_force import TinyQuestion
 
 Mode: TypeAlias = Literal["feasibility", "optimum"]

@@ -14,11 +14,11 @@ import pytest
 
 import bnncert
 from bnncert.deadline import Deadline
+from bnncert.engine.method_run import _after_counterexample
 from bnncert.engine.methods import Context, Options
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import TargetResult
 from bnncert.problem import robustness
-from bnncert.questions.solving import _after_counterexample
 from tests.cli.diamond import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
 

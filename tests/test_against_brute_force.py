@@ -17,7 +17,7 @@ import bnncert
 from bnncert import Options
 from bnncert.engine.methods import REGISTRY
 from bnncert.problem import Target, Ties, robustness
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from tests.brute_force import TinyNetwork, TinyQuestion, is_inside, reachable_first_layers
 from tests.brute_force import check_counterexample as check_counterexample
 from tests.every_mode import COMPLETE, MODES, agree_in_every_mode, answer, few

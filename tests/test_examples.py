@@ -24,7 +24,7 @@ import pytest
 
 import bnncert
 from bnncert.engine.verdict import Result
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FloatArray = npt.NDArray[np.float64]

@@ -48,6 +48,7 @@ ENGINE = (
     "replay",
     "search",
     "methods",
+    "method_run",
 )
 
 

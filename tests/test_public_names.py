@@ -32,7 +32,7 @@ OF_MODULES = {
     "questions.radius_answer": ["RadiusResult"],
     "questions.relations.relation_answer": ["RelationResult"],
     "questions.smallest.smallest": ["SmallestResult"],
-    "questions.solving": ["solve"],
+    "questions.prover": ["solve"],
     "report.overview": ["ResultsOverview"],
 }
 DESCRIBED = {name: getattr(bnncert, name) for name in bnncert.__all__} | {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bnncert import Options
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from tests.brute_force import TinyNetwork, faults, largest_value, reachable_first_layers
 from tests.one_input_rows import reachable_patterns
 from tests.random_questions import random_ask, random_region

@@ -19,7 +19,7 @@ from bnncert.engine.verdict import VNNCOMP_WORD, Result, TargetResult, merge, ov
 from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.problem import robustness
 from bnncert.problem.vnnlib import parse_vnnlib
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 
 #: Scores by pattern: (+,+) 3, 0, 0.5; (-,+) 1, 2, -1.5; (+,-) 1, -2, 2.5; (-,-) -1, 0, 0.5.
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))

@@ -28,8 +28,7 @@ from bnncert.engine.methods import REGISTRY
 from bnncert.engine.verdict import Result
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.problem import robustness
-from bnncert.proofs.request import CertificateRequest
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 
 NUMBER = 3000
 
@@ -82,12 +81,13 @@ def _answer(
     seconds = ATTACK_SECONDS if method == "attack" else SECONDS
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.filterwarnings("error", category=RuntimeWarning, module="bnncert")
-        path, request = Path(folder) / "answer.cert", None
-        if rng.random() < CERTIFICATE:
-            request = CertificateRequest(path, network)
+        path = Path(folder) / "answer.cert"
+        certificate = path if rng.random() < CERTIFICATE else None
         with small_limits(rng) if rng.random() < SMALL else nullcontext():
             options = Options(mode=mode, **WORK)  # type: ignore[arg-type]
-            result = solve([problem], method, seconds, options, check_centre=False, request=request)
+            result = solve(
+                problem, method, seconds, options, check_centre=False, certificate=certificate
+            )
         if result.certificate is not None:
             try:
                 check(path, network)

@@ -34,8 +34,7 @@ from bnncert.engine.methods import REGISTRY
 from bnncert.engine.verdict import Result
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.problem.float32 import float32_network
-from bnncert.proofs.request import CertificateRequest
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 
 NUMBER = 50_000
 
@@ -147,9 +146,8 @@ def _answer(rng: np.random.Generator, question: Question, ask: Ask, way: Way) ->
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # As in the test suite: numbers that are no numbers must not arise.
         warnings.filterwarnings("error", category=RuntimeWarning, module="bnncert")
-        path, request = Path(folder) / "answer.cert", None
-        if rng.random() < CERTIFICATE:
-            request = CertificateRequest(path, question.network, way.arithmetic)
+        path = Path(folder) / "answer.cert"
+        certificate = path if rng.random() < CERTIFICATE else None
         with limits:
             result = solve(
                 [ask.problem],
@@ -159,7 +157,8 @@ def _answer(rng: np.random.Generator, question: Question, ask: Ask, way: Way) ->
                 None,
                 check_centre=way.check_centre,
                 arithmetic=way.arithmetic,
-                request=request,
+                stated=question.network,
+                certificate=certificate,
             )
         if result.certificate is not None:
             try:

@@ -27,9 +27,8 @@ from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
 from bnncert.deadline import Deadline
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.problem.float32 import float32_network
-from bnncert.proofs.request import CertificateRequest
 from bnncert.proofs.writing import CertificateError, write_counterexample, write_proof
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from bnncert.regions import EmptyRegionError
 
 NUMBER = 20_000
@@ -75,8 +74,14 @@ def _certificate(path: Path, rng: np.random.Generator) -> tuple[Question, Sectio
 def _of_method(path: Path, question: Question, method: str) -> tuple[Question, Sections] | None:
     """Return a question and the certificate of a method's answer."""
     arithmetic: Any = question.arithmetic
-    request = CertificateRequest(path, question.network, arithmetic)
-    result = solve([question.problem], method, 20, arithmetic=arithmetic, request=request)
+    result = solve(
+        question.problem,
+        method,
+        20,
+        arithmetic=arithmetic,
+        stated=question.network,
+        certificate=path,
+    )
     return None if result.certificate is None else (question, unpack(path))
 
 

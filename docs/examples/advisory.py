@@ -19,7 +19,7 @@ import numpy.typing as npt
 import bnncert
 from bnncert.engine.verdict import Result
 from bnncert.problem import Target, output_polytope, robustness, score_objective
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 
 FloatArray = npt.NDArray[np.float64]
 

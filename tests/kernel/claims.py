@@ -19,7 +19,7 @@ from bnncert.kernel.function import common_shift
 from bnncert.kernel.space import Space
 from bnncert.problem import Problem, robustness
 from bnncert.proofs.writing import write_counterexample, write_proof
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from tests.brute_force import TinyNetwork
 from tests.kernel.stated_regions import is_listed, last_layers
 

@@ -16,9 +16,8 @@ from bnncert.kernel.skeleton import Skeleton
 from bnncert.kernel.statement import Statement
 from bnncert.problem import Problem
 from bnncert.proofs.elimination_proof import _gates
-from bnncert.proofs.request import CertificateRequest
 from bnncert.proofs.writing import _statement
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from tests.brute_force import TinyNetwork
 from tests.kernel.claims import random_network, robust_problem, unpack
 
@@ -55,8 +54,7 @@ def eliminated(path: Path) -> tuple[TinyNetwork, list[Section]]:
     while True:
         tiny = random_network(rng, [2, 8, 6, 3])
         problem = robust_problem(tiny, bnncert.Ball("linf", rng.integers(-4, 5, 2) / 4, 1.0))
-        request = CertificateRequest(path, problem.network)
-        if solve([problem], "elimination", 20, request=request).status == "robust":
+        if solve([problem], "elimination", 20, certificate=path).status == "robust":
             sections = unpack(path)
             if {"elimination", "clauses"} <= {s.name for s in sections}:
                 return tiny, sections

@@ -18,8 +18,7 @@ from bnncert.kernel import elimination as kernel
 from bnncert.kernel.container import Section
 from bnncert.kernel.elimination import Elimination, SignTable
 from bnncert.problem import Problem, robustness
-from bnncert.proofs.request import CertificateRequest
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from tests.brute_force import TinyNetwork
 from tests.engine.search.elimination.test_search import line_network
 from tests.kernel.claims import (
@@ -207,8 +206,7 @@ def test_moved_costs_change_no_sum() -> None:
 
 def _answer(path: Path, problem: Problem) -> str:
     """Solve by elimination; every decided question has to have an accepted certificate."""
-    request = CertificateRequest(path, problem.network)
-    result = solve([problem], "elimination", 20, request=request)
+    result = solve([problem], "elimination", 20, certificate=path)
     if result.status in ("robust", "not_robust"):
         assert result.certificate is not None, result.notes
         assert check(path, problem.network).verdict == result.status

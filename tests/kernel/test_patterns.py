@@ -20,8 +20,7 @@ from bnncert.kernel.geometry import Geometry
 from bnncert.kernel.patterns import MOST_PATTERNS
 from bnncert.kernel.statement import Statement
 from bnncert.problem import robustness
-from bnncert.proofs.request import CertificateRequest
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.kernel.claims import Judge, accepted, excluding_pair, pack, unpack
 from tests.kernel.pattern_trees import (
@@ -200,9 +199,15 @@ def test_searches_over_patterns_have_certificates(kind: str, method: str, tmp_pa
     for _ in range(80):
         question = random_deep_question(rng, kind)
         path = tmp_path / "answer.cert"
-        request = CertificateRequest(path, question.network, question.arithmetic)  # type: ignore[arg-type]
         arithmetic: Any = question.arithmetic
-        result = solve([question.problem], method, 20, arithmetic=arithmetic, request=request)
+        result = solve(
+            question.problem,
+            method,
+            20,
+            arithmetic=arithmetic,
+            stated=question.network,
+            certificate=path,
+        )
         if result.status in ("robust", "not_robust"):
             assert result.certificate is not None, result.notes
             assert check(path, question.network).verdict == result.status

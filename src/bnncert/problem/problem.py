@@ -187,7 +187,7 @@ def robustness(
     --------
     >>> import bnncert
     >>> from bnncert.problem import robustness
-    >>> from bnncert.questions.solving import solve
+    >>> from bnncert.questions.prover import solve
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> problem = robustness(net, bnncert.Ball("linf", [0.5, 0], 0.2), label=0)
     >>> problem
@@ -270,7 +270,7 @@ def output_polytope(
 
     >>> import bnncert
     >>> from bnncert.problem import output_polytope
-    >>> from bnncert.questions.solving import solve
+    >>> from bnncert.questions.prover import solve
     >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
     >>> problem = output_polytope(net, ball, [[1, 0], [0, 1]], [2, 2])

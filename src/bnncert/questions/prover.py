@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
 from bnncert.deadline import TIME_IS_UP, Deadline
-from bnncert.engine.methods import REGISTRY, Options, Progress
+from bnncert.engine.method_run import run_method
+from bnncert.engine.methods import REGISTRY, Method, Options, Progress
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.kernel.container import Section
@@ -26,9 +29,12 @@ from bnncert.model.formats.atomic import file_identity, folder_for, replacing
 from bnncert.model.network import Network
 from bnncert.problem import Problem
 from bnncert.problem.float32 import Arithmetic
+from bnncert.problem.vnnlib.query import Specification
 from bnncert.proofs.claims import write_claim
 from bnncert.proofs.request import CertificateRequest
-from bnncert.questions.solving import Announce, solve
+
+#: Called with an answer before a certificate is written.
+Announce: TypeAlias = Callable[[Result], None]
 
 #: The least limit of a part, with which a method returns its first results at once.
 LEAST_SECONDS = 1e-3
@@ -88,6 +94,7 @@ class Prover:
     arithmetic: Arithmetic = "real"
     deadline: Deadline = field(init=False)
     options: Options = field(init=False)
+    engine: Method = field(init=False)
     reason: str = ""
     _folder: Path | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -96,7 +103,7 @@ class Prover:
     _count: int = 0
 
     def __post_init__(self) -> None:
-        REGISTRY.make(self.effort.method)
+        self.engine = REGISTRY.make(self.effort.method)
         self.options = (self.effort.options or Options()).check()
         self.deadline = Deadline(self.effort.timeout)
         for network in self.networks:
@@ -117,7 +124,7 @@ class Prover:
 
     @property
     def path(self) -> Path | None:
-        """The file of the certificate; None if none is request."""
+        """The file of the certificate; None if none is requested."""
         return None if self.effort.certificate is None else Path(self.effort.certificate)
 
     @property
@@ -127,65 +134,93 @@ class Prover:
 
     def decide(
         self,
-        problem: Problem,
+        problems: Problem | Sequence[Problem],
         seconds: float = math.inf,
         *,
         name: str = "",
+        whole: bool = False,
         stated: Network | None = None,
         method: str | None = None,
         prefix: str = "",
         strict: bool = False,
         check_centre: bool = True,
+        query: Specification | None = None,
         announce: Announce | None = None,
     ) -> Result:
-        """Decide one part.
+        """Decide one part: a problem, or several that are decided together.
 
         Parameters
         ----------
-        problem
-            The part.
+        problems
+            The part; without any problem the answer is "robust".
         seconds
             The limit of this part, besides that of the question.
         name
             The part's name in :meth:`finish`; without one, no certificate is kept.
+        whole
+            Whether the part is the whole question, whose certificate is that of the part.
         stated
             The network as its file defines it, if the problem is about a widened one.
         method
             Another method than that of the question.
         prefix
             The beginning of the text of its progress.
-        strict, check_centre, announce
-            Those of :func:`bnncert.questions.solving.solve`.
+        strict, check_centre
+            Those of :func:`bnncert.engine.method_run.run_method`.
+        query
+            The query that the problems come from, in whose terms counterexamples are replayed.
+        announce
+            Called with the answer before the certificate is written.
 
         Returns
         -------
         Result
-            The answer; with the name of a file as `certificate` if one is request and was written.
-            The certificate of a proof replaces that of an earlier proof of the same name; that of a
-            counterexample is kept only if there is no other.
+            The answer; with the name of a file as `certificate` if one is requested and was
+            written.  The certificate of a proof replaces that of an earlier proof of the same name;
+            that of a counterexample is kept only if there is no other.
         """
-        limit = min(seconds, self.deadline.remaining())
-        request = None
-        if name and self._folder is not None:
-            self._count += 1
-            network = problem.network if stated is None else stated
-            file = self._folder / f"{self._count}.bnncert"
-            request = CertificateRequest(file, network, self.arithmetic, self.effort.sign_zero)
-        result = solve(
-            [problem],
-            method or self.effort.method,
+        started, limit = time.monotonic(), min(seconds, self.deadline.remaining())
+        parts = [problems] if isinstance(problems, Problem) else problems
+        engine = self.engine if method is None else REGISTRY.make(method)
+        if not parts:
+            empty = Result("robust", (), 0.0, engine.name, notes=("the input region is empty",))
+            if announce is not None:
+                announce(empty)
+            return empty
+        file = self.path if whole else self._next_file(name)
+        run = run_method(
+            engine,
+            parts,
             None if limit == math.inf else max(limit, LEAST_SECONDS),
             self.options,
             self.told(prefix),
-            strict=strict,
             check_centre=check_centre,
-            arithmetic=self.arithmetic,
-            request=request,
-            announce=announce,
+            strict=strict,
+            accept=None if query is None else query.holds,
+            only_float32=self.arithmetic == "float32",
+            tracing=file is not None,
         )
-        if request is not None:
-            self._keep(name, request.path, result)
+        result = run.result
+        if announce is not None:
+            announce(result)
+        if file is None:
+            return result
+        network = parts[0].network if stated is None else stated
+        request = CertificateRequest(file, network, self.arithmetic, self.effort.sign_zero)
+        result = request.write(run.problem, result, run.context)
+        total = time.monotonic() - started
+        account = result.account.spent("certificate", total - result.seconds)
+        result = replace(result, seconds=total, account=account)
+        if not whole:
+            self._keep(name, file, result)
         return result
+
+    def _next_file(self, name: str) -> Path | None:
+        """Return the file for the certificate of a part, if it is kept."""
+        if not name or self._folder is None:
+            return None
+        self._count += 1
+        return self._folder / f"{self._count}.bnncert"
 
     def _keep(self, name: str, file: Path, result: Result) -> None:
         """Remember the certificate of a proof, or why it has none."""
@@ -200,7 +235,7 @@ class Prover:
                 self._proofs.pop(name, None)
 
     def certified(self, result: Result) -> Result:
-        """Return a result; a proof without a certificate, where one is request, as unknown.
+        """Return a result; a proof without a certificate, where one is requested, as unknown.
 
         So a certificate shows all that an answer says.
         """
@@ -219,10 +254,10 @@ class Prover:
 
     def file(self, name: str) -> Path:
         """Return a file for a part that the question itself writes, such as a counterexample."""
-        assert self._folder is not None
-        self._count += 1
-        self._proofs[name] = self._folder / f"{self._count}.bnncert"
-        return self._proofs[name]
+        file = self._next_file(name)
+        assert file is not None
+        self._proofs[name] = file
+        return file
 
     def told(self, prefix: str) -> Progress | None:
         """Return the progress of a part, whose texts begin with a prefix."""
@@ -252,3 +287,57 @@ def refuse_own_file(path: Path | None, network: Network, *, several: bool = Fals
     if file_identity(source) == file_identity(path):
         which = "a network" if several else "the network"
         raise InputError(f"{path}: cannot be written ({which} was read from it)")
+
+
+def solve(
+    problems: Problem | Sequence[Problem],
+    method: str = "auto",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    *,
+    check_centre: bool = True,
+    arithmetic: Arithmetic = "real",
+    stated: Network | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+) -> Result:
+    """Decide problems that are stated by hand, where :func:`bnncert.verify` has no words for them.
+
+    Parameters
+    ----------
+    problems
+        A problem, or several of which a counterexample to one ends the search; without any the
+        answer is "robust".
+    method, timeout, options, progress, arithmetic
+        Those of :func:`bnncert.verify`.
+    check_centre
+        Whether the centre of each region is evaluated before the method runs.
+    stated
+        The network as its file defines it, if the problems are about a widened one.
+    certificate
+        The file for a certificate of the answer, if there is one problem.
+
+    Returns
+    -------
+    Result
+        The answer to all problems.
+
+    Raises
+    ------
+    InputError, MissingExtraError, Interrupted
+        As :func:`bnncert.verify`.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> from bnncert.problem import output_polytope
+    >>> from bnncert.questions.prover import solve
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
+    >>> at_most = [output_polytope(net, ball, [[1, 0]], [limit]) for limit in (1, 2)]
+    >>> [solve(problem, timeout=60).status for problem in at_most]
+    ['not_robust', 'robust']
+    """
+    effort = Effort(method, timeout, options, progress, certificate)
+    prover = Prover(effort, [] if stated is None else [stated], arithmetic)
+    return prover.decide(problems, whole=True, stated=stated, check_centre=check_centre)

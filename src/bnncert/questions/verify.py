@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -14,13 +13,12 @@ from bnncert.engine.verdict import Result
 from bnncert.errors import InputError, OutsideDataBoxWarning
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
-from bnncert.problem import Targets, Ties, from_vnnlib, robustness
+from bnncert.problem import Problem, Targets, Ties, from_vnnlib, robustness
 from bnncert.problem.float32 import Arithmetic, float32_network
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.proofs.request import CertificateRequest
+from bnncert.questions.prover import Announce, Effort, Prover
 from bnncert.questions.shapes.union_answer import solve_union
 from bnncert.questions.shapes.union_question import UnionQuestion
-from bnncert.questions.solving import Announce, solve
 from bnncert.regions import Cover, ImageUnion, InputSet
 
 
@@ -127,76 +125,22 @@ def verify(
     'unsat'
     """
     network = network.with_sign_zero(sign_zero)
-    if isinstance(region, Specification):
-        if label is not None:
-            raise InputError(f"label is {label}; a query has no label, it states its property")
-        return _verify_query(
-            *(network, region, sign_zero, arithmetic, method, timeout, options, progress),
-            *(certificate, announce),
-        )
-    if label is None:
-        raise InputError("label is missing: the class that all points of the region should have")
-    warn_outside(network, region)
+    _check_arithmetic(arithmetic)
     if isinstance(region, ImageUnion):
-        _check_arithmetic(arithmetic)
-        question = UnionQuestion(network, region, label, targets, ties, sign_zero, arithmetic)
+        question = UnionQuestion(
+            *(network, region, _needed(label), targets, ties, sign_zero, arithmetic)
+        )
         question = replace(question, method=method, options=options, progress=progress)
         return solve_union(question, timeout, certificate, announce, strict=strict)
+    effort = Effort(method, timeout, options, progress, certificate, sign_zero)
+    prover = Prover(effort, [network], arithmetic)
+    if isinstance(region, Specification):
+        problems = _of_query(network, region, arithmetic, label, certificate is not None)
+        return prover.decide(problems, whole=True, stated=network, query=region, announce=announce)
+    warn_outside(network, region)
     executed = _executed(network, region, arithmetic)
-    problem = robustness(executed, region, label, targets, ties)
-    request = None
-    if certificate is not None:
-        request = CertificateRequest(Path(certificate), network, arithmetic, sign_zero)
-    return solve(
-        [problem],
-        method,
-        timeout,
-        options,
-        progress,
-        strict=strict,
-        arithmetic=arithmetic,
-        request=request,
-        announce=announce,
-    )
-
-
-def _verify_query(
-    network: Network,
-    specification: Specification,
-    sign_zero: SignZero | None,
-    arithmetic: Arithmetic,
-    method: str,
-    timeout: float | None,
-    options: Options | None,
-    progress: Progress | None,
-    certificate: str | os.PathLike[str] | None,
-    announce: Announce | None,
-) -> Result:
-    """Decide a VNN-LIB query."""
-    problems = tuple(
-        replace(p, network=_executed(network, p.region, arithmetic))
-        for p in from_vnnlib(network, specification)
-    )
-    request = None
-    if certificate is not None:
-        if len(problems) != 1:
-            raise InputError(
-                f"{specification.path}: a certificate is about one input region, the query has "
-                f"{len(problems)}"
-            )
-        request = CertificateRequest(Path(certificate), network, arithmetic, sign_zero)
-    return solve(
-        problems,
-        method,
-        timeout,
-        options,
-        progress,
-        check_centre=True,
-        specification=specification,
-        arithmetic=arithmetic,
-        request=request,
-        announce=announce,
-    )
+    problem = robustness(executed, region, _needed(label), targets, ties)
+    return prover.decide(problem, whole=True, stated=network, strict=strict, announce=announce)
 
 
 def bound(
@@ -238,12 +182,12 @@ def bound(
     4.0
     """
     network = network.with_sign_zero(sign_zero)
-    options = replace(options or Options(), mode="optimum")
-    warn_outside(network, region)
     if isinstance(region, ImageUnion):
         raise InputError(f"bound takes one region, not {region.norm}: use verify")
-    problem = robustness(network, region, label, targets)
-    return solve([problem], method, timeout, options, progress, check_centre=False)
+    warn_outside(network, region)
+    options = replace(options or Options(), mode="optimum")
+    prover = Prover(Effort(method, timeout, options, progress), [network])
+    return prover.decide(robustness(network, region, label, targets), check_centre=False)
 
 
 #: The distance of a centre outside the data box that may be due to rounding, relative to the box.
@@ -269,6 +213,31 @@ def warn_outside(network: Network, region: InputSet) -> None:
         )
 
 
+def _needed(label: int | None) -> int:
+    """Return the label of a region."""
+    if label is None:
+        raise InputError("label is missing: the class that all points of the region should have")
+    return label
+
+
+def _of_query(
+    network: Network,
+    query: Specification,
+    arithmetic: Arithmetic,
+    label: int | None,
+    is_certified: bool,
+) -> list[Problem]:
+    """Return the problems of a query; raise if it has a label, or no certificate is possible."""
+    if label is not None:
+        raise InputError(f"label is {label}; a query has no label, it states its property")
+    problems = from_vnnlib(network, query)
+    if is_certified and len(problems) != 1:
+        raise InputError(
+            f"{query.path}: a certificate is about one input region, the query has {len(problems)}"
+        )
+    return [replace(p, network=_executed(network, p.region, arithmetic)) for p in problems]
+
+
 def _check_arithmetic(arithmetic: Arithmetic) -> None:
     if arithmetic not in ("real", "float32"):
         raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
@@ -276,7 +245,6 @@ def _check_arithmetic(arithmetic: Arithmetic) -> None:
 
 def _executed(network: Network, region: InputSet, arithmetic: Arithmetic) -> Network:
     """Return the network with the chosen arithmetic."""
-    _check_arithmetic(arithmetic)
     if arithmetic == "float32" and isinstance(region, Cover):
         raise InputError(
             f"arithmetic float32 is not for {region.norm}: the images of the path are real numbers"

@@ -17,7 +17,7 @@ from bnncert.engine.search import node_patterns
 from bnncert.kernel import check
 from bnncert.kernel.proof import PATTERNS
 from bnncert.problem import robustness
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from tests.brute_force import TinyNetwork, TinyQuestion
 from tests.kernel.claims import unpack
 from tests.strategies import NORMS, questions

@@ -29,7 +29,7 @@ from bnncert.questions.count.count_search import CountSearch
 from bnncert.questions.count.count_tree import Kind
 from bnncert.questions.count.grid_points import GridPoints
 from bnncert.questions.count.sampling import Sampling
-from bnncert.questions.solving import solve
+from bnncert.questions.prover import solve
 from bnncert.regions import Region
 
 #: Points that are drawn for the estimate, and its level.
@@ -180,7 +180,8 @@ class _Counting:
                 "auto",
                 limit.remaining(),
                 progress=self.progress,
-                request=request,
+                certificate=None if request is None else request.path,
+                stated=None if request is None else request.network,
             )
         except Interrupted as stop:
             self._learn(stop.answer)

@@ -13,9 +13,9 @@ from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import folder_for
 from bnncert.proofs.request import CertificateRequest
+from bnncert.questions.prover import Announce
 from bnncert.questions.shapes.union_question import UnionQuestion
 from bnncert.questions.shapes.union_run import UnionRun
-from bnncert.questions.solving import Announce
 
 
 def solve_union(

@@ -27,9 +27,8 @@ from bnncert.engine.search.box_splitting import BoxSplitter
 from bnncert.engine.timing import Account, StageWork
 from bnncert.engine.verdict import Counterexample, Result, Status, TargetResult, overall_status
 from bnncert.model.rationals import float_above, float_below
-from bnncert.proofs.request import CertificateRequest
+from bnncert.questions.prover import Effort, Prover
 from bnncert.questions.shapes.union_question import BoxAnswer, UnionQuestion
-from bnncert.questions.solving import solve
 from bnncert.regions import Box
 from bnncert.regions.pictures import Original
 
@@ -245,11 +244,8 @@ class UnionRun:
         # A certificate is about all values of the box, not only about those of a grid.  So it can
         # prove the box, but what it does not prove has to be asked about the grid alone.
         file, hull = self.folder / f"{number}.bnncert", question.union.real_box(number)
-        request = CertificateRequest(
-            file, question.network, question.arithmetic, question.sign_zero
-        )
         share = limit if box.values is None else limit / 2
-        result = self._ask(number, hull, method, share, request)
+        result = self._ask(number, hull, method, share, file)
         if result.trusted is not None:
             self.trusted[result.trusted] = None
         if box.values is not None and result.status != "robust":
@@ -262,7 +258,7 @@ class UnionRun:
         box: Box,
         method: str,
         limit: float,
-        request: CertificateRequest | None = None,
+        file: Path | None = None,
     ) -> Result:
         """Run a method on one box."""
         question = self.question
@@ -270,15 +266,10 @@ class UnionRun:
         def tell(text: str, done: int, total: int) -> None:
             question.report(f"{self.text(number)}: {text}", len(self.known))
 
-        result = solve(
-            [question.problem(box)],
-            method,
-            None if math.isinf(limit) else max(limit, 1e-3),
-            question.options,
-            tell,
-            arithmetic=question.arithmetic,
-            request=request,
-        )
+        timeout = None if math.isinf(limit) else max(limit, 1e-3)
+        effort = Effort(method, timeout, question.options, tell, file, question.sign_zero)
+        prover = Prover(effort, [question.network], question.arithmetic)
+        result = prover.decide(question.problem(box), whole=True, stated=question.network)
         for stage, seconds in result.account.stages.items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
         return result

@@ -1,17 +1,18 @@
-"""Running a method on the problems of one question."""
+"""The run of a method on the problems of one question."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods import REGISTRY, Context, Method, Options, Progress
+from bnncert.engine.methods import Context, Method, Options, Progress
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.methods.strict_search import prefer_strict
 from bnncert.engine.replay import OnnxRuntime, Replayer
@@ -27,89 +28,64 @@ from bnncert.engine.verdict import (
 )
 from bnncert.errors import InputError
 from bnncert.problem import Problem, Target
-from bnncert.problem.float32 import Arithmetic
-from bnncert.problem.vnnlib.query import Specification
-from bnncert.proofs.request import CertificateRequest
 from bnncert.regions import Cover
 from bnncert.regions.pictures import Original
 
-#: Called with an answer before a certificate is written.
-Announce: TypeAlias = Callable[[Result], None]
+
+class MethodRun(NamedTuple):
+    """The answer of a method, and what a certificate needs of the run on the last problem."""
+
+    result: Result
+    problem: Problem
+    context: Context
 
 
-def solve(
+def run_method(
+    engine: Method,
     problems: Sequence[Problem],
-    method: str = "auto",
-    timeout: float | None = None,
-    options: Options | None = None,
+    timeout: float | None,
+    options: Options,
     progress: Progress | None = None,
     *,
     check_centre: bool = True,
     strict: bool = False,
-    specification: Specification | None = None,
-    arithmetic: Arithmetic = "real",
-    request: CertificateRequest | None = None,
-    announce: Announce | None = None,
-) -> Result:
-    """Run a method on each problem of a query and combine the answers.
+    accept: Callable[[list[Fraction], list[Fraction]], bool] | None = None,
+    only_float32: bool = False,
+    tracing: bool = False,
+) -> MethodRun:
+    """Run a method on each problem of a question and combine the answers.
+
+    A counterexample to one problem ends the search.  Raises Interrupted on Ctrl-C, with what is
+    known by then.
 
     Parameters
     ----------
+    engine, options, progress
+        The method with its settings, which have been checked, and what its progress is told to.
     problems
-        The problems, which are usually those of one query; without any the answer is "robust".
-    method, timeout, options, progress, arithmetic, announce
-        Those of :func:`verify`.
+        At least one problem.
+    timeout
+        Seconds for all of them; None sets no limit.
     check_centre
         Whether the centre of each region is evaluated before the method runs.
     strict
         Whether a strict counterexample is looked for after a tie.
-    specification
-        The query that the problems come from, in whose terms counterexamples are replayed.
-    request
-        A certificate to write, if there is one problem.
-
-    Returns
-    -------
-    Result
-        The answer to all problems; a counterexample to one of them ends the search.
-
-    Raises
-    ------
-    InputError, MissingExtraError
-        As :func:`verify`.
-    Interrupted
-        On Ctrl-C; its `answer` is what was known by then.
-
-    Examples
-    --------
-    >>> import bnncert
-    >>> from bnncert.problem import output_polytope
-    >>> from bnncert.questions.solving import solve
-    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
-    >>> at_most = [output_polytope(net, ball, [[1, 0]], [limit]) for limit in (1, 2)]
-    >>> [solve([problem], timeout=60).status for problem in at_most]
-    ['not_robust', 'robust']
+    accept
+        Whether inputs and scores are a counterexample of the query that the problems come from.
+    only_float32
+        Whether counterexamples are points of float32 numbers.
+    tracing
+        Whether the method records what a certificate needs.
     """
-    engine = REGISTRY.make(method)
-    deadline = Deadline(timeout)
-    chosen = options or Options()
-    chosen.check()
-    started = time.monotonic()
-    tell = announce or (lambda result: None)
-    if not problems:
-        empty = Result("robust", (), 0.0, method, notes=("the input region is empty",))
-        tell(empty)
-        return empty
+    deadline, started = Deadline(timeout), time.monotonic()
     for problem in problems:
         _refuse_cover(engine, problem)
     runtime = OnnxRuntime.of(problems[0].network)
-    accept = None if specification is None else specification.holds
     results: list[Result] = []
     for problem in problems:
-        replayer = Replayer(problem, runtime, accept, only_float32=arithmetic == "float32")
-        record = None if request is None else SearchRecord()
-        context = Context(chosen, deadline, replayer, progress, record)
+        replayer = Replayer(problem, runtime, accept, only_float32=only_float32)
+        record = SearchRecord() if tracing else None
+        context = Context(options, deadline, replayer, progress, record)
         found = _at_centre(problem, context) if check_centre else None
         try:
             answers = found if found is not None else engine.run(problem, context)
@@ -117,21 +93,14 @@ def solve(
                 answers = tuple(prefer_strict(engine, problem, context, answers))
         except KeyboardInterrupt as stop:
             known = [context.so_far.get(t.name) or _untouched(t) for t in problem.targets]
-            results.append(_result(problem, context, known, method))
+            results.append(_result(problem, context, known, engine.name))
             raise Interrupted(_timed(merge(results), started)) from stop
         except OutOfTimeError:
             answers = _at_the_limit(problem, context)
-        results.append(_result(problem, context, answers, method))
+        results.append(_result(problem, context, answers, engine.name))
         if results[-1].status == "not_robust":
             break
-    result = _timed(merge(results), started)
-    tell(result)
-    if request is not None:
-        result = request.write(problem, result, context)
-        total = time.monotonic() - started
-        account = result.account.spent("certificate", total - result.seconds)
-        result = replace(result, seconds=total, account=account)
-    return result
+    return MethodRun(_timed(merge(results), started), problem, context)
 
 
 def _refuse_cover(engine: Method, problem: Problem) -> None:
