@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
@@ -176,8 +176,21 @@ def _alone(comparison: Comparison, where: str, rows: Sequence[Row]) -> ChangeTab
 
 def comparison_tree(comparison: Comparison) -> dict[str, Any]:
     """Return everything for JSON."""
-    about = _Tree(comparison)
     pairs = comparison.pairs
+
+    def tree(row: Row) -> dict[str, Any]:
+        return _row_tree(comparison, row)
+
+    def changed(what: Callable[[Pair], Change]) -> list[dict[str, Any]]:
+        return [
+            {
+                **{"before": tree(pair.before), "after": tree(pair.after)},
+                **{"answer": pair.answer, "bound": pair.bound, "time": pair.time},
+            }
+            for pair in pairs
+            if what(pair) != "same"
+        ]
+
     return {
         "files": [str(file.path) for file in comparison.files],
         "answers": [len(file.rows) for file in comparison.files],
@@ -185,60 +198,34 @@ def comparison_tree(comparison: Comparison) -> dict[str, Any]:
         "contradictions": [
             {
                 "kind": "answers" if c.is_about_answers else "bounds",
-                "proved": about.row(c.proved) | {"file": LETTERS[c.proved_in]},
-                "refuted": about.row(c.refuted) | {"file": LETTERS[c.refuted_in]},
+                "proved": tree(c.proved) | {"file": LETTERS[c.proved_in]},
+                "refuted": tree(c.refuted) | {"file": LETTERS[c.refuted_in]},
             }
             for c in comparison.contradictions
         ],
-        "changed_answers": about.pairs(p for p in pairs if p.answer != "same"),
-        "changed_bounds": about.pairs(p for p in pairs if p.bound != "same"),
-        "changed_times": about.pairs(p for p in pairs if p.time != "same"),
+        "changed_answers": changed(lambda pair: pair.answer),
+        "changed_bounds": changed(lambda pair: pair.bound),
+        "changed_times": changed(lambda pair: pair.time),
         "seconds": [
             math.fsum(p.before.seconds for p in pairs),
             math.fsum(p.after.seconds for p in pairs),
         ],
-        "only_in_first": [about.row(row) for row in comparison.missing],
-        "only_in_second": [about.row(row) for row in comparison.new],
+        "only_in_first": [tree(row) for row in comparison.missing],
+        "only_in_second": [tree(row) for row in comparison.new],
     }
 
 
-class _Tree:
-    """Rows and pairs for JSON."""
-
-    def __init__(self, comparison: Comparison) -> None:
-        self._comparison = comparison
-
-    def row(self, row: Row) -> dict[str, Any]:
-        """Return the question of a row and its answer."""
-        key = row.key
-        return {
-            "network": self._comparison.network(row).name,
-            "network_hash": key.model_hash,
-            "input": key.input_index,
-            "label": key.label,
-            "norm": key.norm,
-            "radius": key.radius,
-            "grid": key.grid,
-            "targets": key.targets,
-            "method": key.method,
-            "status": row.status,
-            "lower": row.lower,
-            "upper": row.upper,
-            "seconds": row.seconds,
-        }
-
-    def pairs(self, pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-        """Return both rows of each pair, and how they differ."""
-        return [
-            {
-                "before": self.row(pair.before),
-                "after": self.row(pair.after),
-                "answer": pair.answer,
-                "bound": pair.bound,
-                "time": pair.time,
-            }
-            for pair in pairs
-        ]
+def _row_tree(comparison: Comparison, row: Row) -> dict[str, Any]:
+    """Return the question of a row and its answer."""
+    key = row.key
+    return {
+        "network": comparison.network(row).name,
+        "network_hash": key.model_hash,
+        "input": key.input_index,
+        **{name: getattr(key, name) for name in ("label", "norm", "radius", "grid")},
+        **{name: getattr(key, name) for name in ("targets", "method")},
+        **{name: getattr(row, name) for name in ("status", "lower", "upper", "seconds")},
+    }
 
 
 #: The most rows of a table in the page.

@@ -109,7 +109,7 @@ def image_table(panel: Panel) -> str | None:
     if reference is None or not chosen:
         return None
     names.sort(key=lambda name: name != reference)
-    by_place = {(_instance(r), r.key.radius, name): r for name, r in pairs}
+    by_place = {(r.key.instance, r.key.radius, name): r for name, r in pairs}
     rows: list[str] = []
     for radius in sorted({r.key.radius for r in chosen}):
         width = 1 + 2 * len(names)
@@ -121,7 +121,7 @@ def image_table(panel: Panel) -> str | None:
         for r in sorted(here, key=lambda r: (r.key.input_index, r.key.input_hash)):
             cells = [str(r.key.input_index)]
             for name in names:
-                cells += _bound_cells(by_place.get((_instance(r), radius, name)))
+                cells += _bound_cells(by_place.get((r.key.instance, radius, name)))
             rows.append(" & ".join(cells) + r" \\")
     heads, second = _heads(names, "bound")
     caption = (
@@ -140,19 +140,15 @@ def _reference_times(panel: Panel, reference: str | None) -> dict[tuple[float, s
     """Return mean seconds over the instances that the reference certified."""
     pairs = panel.rows("verify")
     certified = {
-        (_instance(r), r.key.radius)
+        (r.key.instance, r.key.radius)
         for name, r in pairs
         if name == reference and r.status == "robust"
     }
     seconds: dict[tuple[float, str], list[float]] = {}
     for name, r in pairs:
-        if (_instance(r), r.key.radius) in certified:
+        if (r.key.instance, r.key.radius) in certified:
             seconds.setdefault((r.key.radius, name), []).append(r.seconds)
     return {place: mean(values) or 0.0 for place, values in seconds.items()}
-
-
-def _instance(row: Row) -> tuple[int, str, int]:
-    return row.key.input_index, row.key.input_hash, row.key.label
 
 
 def _bound_cells(row: Row | None) -> list[str]:

@@ -51,15 +51,18 @@ def picture_lines(image: FloatArray, lo: float, hi: float, *, colour: bool) -> l
     return lines
 
 
-def requested_image(point: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
+def requested_image(
+    point: FloatArray, shape: tuple[int, ...], name: str, way_out: str = ""
+) -> FloatArray:
     """Return a point as the picture that the user requested, also if it is a small square.
 
-    Raises InputError if the point is not a picture; `name` is what the message begins with.
+    Raises InputError if the point is not a picture; the message begins with `name` and ends with
+    `way_out`.
     """
     squares = [(n, side, side) for n in (1, 3) if (side := math.isqrt(point.size // n))]
     image = as_image(point, shape, *squares)
     if image is None:
-        raise InputError(f"{name}: inputs of shape {shape} are not an image (grey or RGB)")
+        raise InputError(f"{name}: inputs of shape {shape} are not an image (grey or RGB){way_out}")
     return image
 
 
@@ -187,11 +190,7 @@ class CounterexampleFile:
                 f"{self.path}: a picture shows a counterexample beside the centre of a ball, which "
                 "a query does not state; name a .npy file"
             )
-        if self._image(self.original) is None:
-            raise InputError(
-                f"{self.path}: inputs of shape {self.shape} are not an image (grey or RGB); name a "
-                ".npy file"
-            )
+        self._image(self.original)
         if self.lo is None or self.hi is None:
             raise InputError(
                 f"{self.path}: a picture needs the range of the inputs; give --clip or --scale, or "
@@ -241,16 +240,12 @@ class CounterexampleFile:
 
     def picture(self, point: FloatArray) -> tuple[npt.NDArray[np.uint8], bool]:
         """Return the three images side by side, and whether 8 bits hold the counterexample."""
-        assert self.original is not None
-        assert self.lo is not None
-        assert self.hi is not None
+        assert self.original is not None and self.lo is not None and self.hi is not None
         width = np.maximum(self.hi - self.lo, 1e-300)
         before, after = ((p - self.lo) / width for p in (self.original, point))
         levels = 255 * after
         exact = bool(np.all(np.abs(levels - np.clip(np.rint(levels), 0, 255)) < ROUNDING))
         first, second = self._image(before), self._image(after)
-        assert first is not None
-        assert second is not None
         if first.ndim == 2:
             # With one channel the difference is also grey, as the file has one format.
             change = difference(first[..., None], second[..., None])[..., 0]
@@ -258,10 +253,5 @@ class CounterexampleFile:
             change = difference(first, second)
         return np.hstack([shades(first, 0.0, 1.0), shades(second, 0.0, 1.0), change]), exact
 
-    def _image(self, point: FloatArray) -> FloatArray | None:
-        # The user requested a picture, so small squares are also pictures.
-        shapes = [self.shape]
-        for channels in (1, 3):
-            side = math.isqrt(point.size // channels)
-            shapes.append((channels, side, side))
-        return as_image(point, *shapes)
+    def _image(self, point: FloatArray) -> FloatArray:
+        return requested_image(point, self.shape, str(self.path), "; name a .npy file")

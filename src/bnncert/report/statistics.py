@@ -324,7 +324,7 @@ def _gap(radius: float, question: str, rows: Sequence[tuple[str, Row]]) -> Gap |
     upper: dict[_Instance, float] = {}
     lower: dict[str, dict[_Instance, float]] = {}
     for name, r in rows:
-        instance = (r.key.input_index, r.key.input_hash, r.key.label)
+        instance = r.key.instance
         if r.upper is not None and (_is_sample(r) or not sampled):
             upper[instance] = min(r.upper, upper.get(instance, math.inf))
         if r.lower is not None:
@@ -392,9 +392,7 @@ def together(panel: Panel) -> list[Together]:
     """Return the answers of all methods to both questions, radius by radius."""
     groups: dict[float, dict[tuple[int, str, int], list[Row]]] = {}
     for row in panel.answers:
-        key = row.key
-        instance = (key.input_index, key.input_hash, key.label)
-        groups.setdefault(key.radius, {}).setdefault(instance, []).append(row)
+        groups.setdefault(row.key.radius, {}).setdefault(row.key.instance, []).append(row)
     return [_together(radius, list(groups[radius].values())) for radius in sorted(groups)]
 
 

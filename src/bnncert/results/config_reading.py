@@ -244,61 +244,57 @@ def _radii(section: ConfigSection) -> tuple[Radius, ...]:
     nodes = section.items("radii")
     if nodes is None:
         raise section.wrong(f"{section.what} has no radii")
+    expected = "a number >= 0, also as in 1px or 0.25 delta"
     radii = []
     for node in nodes:
-        radius = read_radius(node.value, node.line)
-        if radius is None:
-            text = node.value if isinstance(node.value, str) else node.kind
-            expected = "a number >= 0"
-            if isinstance(node.value, str):
-                expected += ", also as in 1px or 0.25 delta"
-            raise section.wrong(f"radius is {text}; expected {expected}", node.line)
-        radii.append(radius)
+        words = expected if isinstance(node.value, str) else "a number >= 0"
+        radii.append(_length(section, node, "radius", words))
     _once(section, [radius.text for radius in radii], nodes, "radius")
     return tuple(radii)
+
+
+def _length(section: ConfigSection, node: Node, name: str, expected: str) -> Radius:
+    """Return a radius, a reach or the step of a grid."""
+    is_step = name == "grid"
+    value, line = node.value, node.line
+    found = read_step(value, line) if is_step else read_radius(value, line, name)
+    if found is None:
+        text = node.value if isinstance(node.value, str) else node.kind
+        raise section.wrong(f"{name} is {text}; expected {expected}", node.line)
+    return found
 
 
 def _grid(section: ConfigSection) -> Radius | None:
     """Return the step of the grid that inputs are on."""
     node = section.get("grid")
-    if node is None:
+    return None if node is None else _length(section, node, "grid", "a step > 0, also as in 1px")
+
+
+def _of_norms(
+    section: ConfigSection, key: str, owners: Sequence[str], norms: Sequence[ChangeNorm]
+) -> Node | None:
+    """Return the value of a key that belongs to some norms, if the part has one of them."""
+    node = section.get(key)
+    if node is None or set(owners) & set(norms):
+        return node
+    if key not in section.values:
+        # Stated for all parts, of which some have other norms.
         return None
-    step = read_step(node.value, node.line)
-    if step is None:
-        text = node.value if isinstance(node.value, str) else node.kind
-        raise section.wrong(f"grid is {text}; expected a step > 0, also as in 1px", node.line)
-    return step
+    text = f"{key} belongs to norm {' or '.join(owners)}, not to {', '.join(norms)}"
+    raise section.wrong(text, node.line)
 
 
 def _within(section: ConfigSection, norms: Sequence[ChangeNorm]) -> Radius | None:
     """Return by how much an input of an L0 ball may change."""
-    node = section.get("within")
-    if node is None:
-        return None
-    if "l0" not in norms:
-        if "within" not in section.values:
-            # Stated for all parts, of which some have other norms.
-            return None
-        raise section.wrong(f"within belongs to norm l0, not to {', '.join(norms)}", node.line)
-    reach = read_radius(node.value, node.line, "within")
-    if reach is None:
-        text = node.value if isinstance(node.value, str) else node.kind
-        raise section.wrong(f"within is {text}; expected a number >= 0, also as in 1px", node.line)
-    return reach
+    node = _of_norms(section, "within", ("l0",), norms)
+    expected = "a number >= 0, also as in 1px"
+    return None if node is None else _length(section, node, "within", expected)
 
 
 def _value(section: ConfigSection, norms: Sequence[ChangeNorm]) -> float | None:
     """Return the value of a shape of change."""
-    node = section.get("value")
-    if node is None:
-        return None
-    if not set(VALUED) & set(norms):
-        if "value" not in section.values:
-            # Stated for all parts, of which some have other norms.
-            return None
-        text = f"value belongs to norm {' or '.join(VALUED)}, not to {', '.join(norms)}"
-        raise section.wrong(text, node.line)
-    return section.as_number(node, "value")
+    node = _of_norms(section, "value", VALUED, norms)
+    return None if node is None else section.as_number(node, "value")
 
 
 def _targets(section: ConfigSection) -> Targets:

@@ -61,6 +61,11 @@ class InstanceKey:
     value: float | None = None
 
     @property
+    def instance(self) -> tuple[int, str, int]:
+        """The number, hash and label of the input."""
+        return self.input_index, self.input_hash, self.label
+
+    @property
     def grid_step(self) -> float | None:
         """The step of the grid, or None."""
         return None if self.grid is None else float(self.grid.partition(",")[0])

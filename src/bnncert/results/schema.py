@@ -22,79 +22,36 @@ SCHEMA_VERSION = "7"
 
 _TABLES = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    # One row for each verdict or bound.
+    # One row for each verdict or bound: the question, the answer, and later additions to both.
     """CREATE TABLE results (
-        key TEXT NOT NULL UNIQUE,
-        model_hash TEXT NOT NULL,
-        input_index INTEGER NOT NULL,
-        input_hash TEXT NOT NULL,
-        label INTEGER NOT NULL,
-        norm TEXT NOT NULL,
-        radius REAL NOT NULL,
-        clip TEXT NOT NULL,
-        targets TEXT NOT NULL,
-        method TEXT NOT NULL,
-        timeout REAL,
-        ties TEXT NOT NULL,
-        sign_zero TEXT NOT NULL,
-        seed INTEGER NOT NULL,
-        predicted INTEGER NOT NULL,
-        status TEXT NOT NULL,
-        lower REAL,
-        upper REAL,
-        seconds REAL NOT NULL,
-        stage TEXT NOT NULL,
-        per_target TEXT NOT NULL,
-        counterexample BLOB,
-        counterexample_json TEXT,
-        version TEXT NOT NULL,
-        finished_at TEXT NOT NULL,
-        question TEXT NOT NULL DEFAULT 'verify',
-        certificate TEXT,
-        labels TEXT NOT NULL DEFAULT 'unknown',
-        grid TEXT,
-        within REAL,
-        data TEXT NOT NULL DEFAULT '',
-        scale TEXT NOT NULL DEFAULT '',
-        value REAL
+        key TEXT NOT NULL UNIQUE, model_hash TEXT NOT NULL, input_index INTEGER NOT NULL,
+        input_hash TEXT NOT NULL, label INTEGER NOT NULL, norm TEXT NOT NULL, radius REAL NOT NULL,
+        clip TEXT NOT NULL, targets TEXT NOT NULL, method TEXT NOT NULL, timeout REAL,
+        ties TEXT NOT NULL, sign_zero TEXT NOT NULL, seed INTEGER NOT NULL,
+        predicted INTEGER NOT NULL, status TEXT NOT NULL, lower REAL, upper REAL,
+        seconds REAL NOT NULL, stage TEXT NOT NULL, per_target TEXT NOT NULL, counterexample BLOB,
+        counterexample_json TEXT, version TEXT NOT NULL, finished_at TEXT NOT NULL,
+        question TEXT NOT NULL DEFAULT 'verify', certificate TEXT,
+        labels TEXT NOT NULL DEFAULT 'unknown', grid TEXT, within REAL,
+        data TEXT NOT NULL DEFAULT '', scale TEXT NOT NULL DEFAULT '', value REAL
     )""",
     # The networks and inputs of the hashes.
     """CREATE TABLE networks (
-        model_hash TEXT PRIMARY KEY,
-        name TEXT NOT NULL,
-        source TEXT NOT NULL,
-        sizes TEXT NOT NULL,
-        input_shape TEXT NOT NULL,
-        input_lo REAL,
-        input_hi REAL,
-        pixel_step REAL,
+        model_hash TEXT PRIMARY KEY, name TEXT NOT NULL, source TEXT NOT NULL, sizes TEXT NOT NULL,
+        input_shape TEXT NOT NULL, input_lo REAL, input_hi REAL, pixel_step REAL,
         zero_fraction REAL NOT NULL
     )""",
     """CREATE TABLE inputs (
-        input_hash TEXT PRIMARY KEY,
-        label INTEGER NOT NULL,
-        shape TEXT NOT NULL,
-        dtype TEXT NOT NULL,
-        point BLOB NOT NULL
+        input_hash TEXT PRIMARY KEY, label INTEGER NOT NULL, shape TEXT NOT NULL,
+        dtype TEXT NOT NULL, point BLOB NOT NULL
     )""",
     # Explanations, weight faults and counts.
     """CREATE TABLE other_answers (
-        key TEXT NOT NULL UNIQUE,
-        kind TEXT NOT NULL,
-        model_hash TEXT NOT NULL,
-        input_name TEXT NOT NULL,
-        input_hash TEXT NOT NULL,
-        label INTEGER NOT NULL,
-        region TEXT NOT NULL,
-        settings TEXT NOT NULL,
-        status TEXT NOT NULL,
-        summary TEXT NOT NULL,
-        seconds REAL NOT NULL,
-        payload TEXT NOT NULL,
-        version TEXT NOT NULL,
-        finished_at TEXT NOT NULL,
-        certificate TEXT,
-        labels TEXT NOT NULL
+        key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, model_hash TEXT NOT NULL,
+        input_name TEXT NOT NULL, input_hash TEXT NOT NULL, label INTEGER NOT NULL,
+        region TEXT NOT NULL, settings TEXT NOT NULL, status TEXT NOT NULL, summary TEXT NOT NULL,
+        seconds REAL NOT NULL, payload TEXT NOT NULL, version TEXT NOT NULL,
+        finished_at TEXT NOT NULL, certificate TEXT, labels TEXT NOT NULL
     )""",
 )
 

@@ -16,7 +16,7 @@ from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts
 from bnncert.report.page.details import collect_details
 from bnncert.report.page.other_sections import other_sections, section_id
 from bnncert.report.page.outcomes import lead_section, outcome_chart, outcome_table
-from bnncert.report.page.svg import Chart
+from bnncert.report.page.svg import Chart, wide_table
 from bnncert.report.page.table_data import packed, table_columns
 from bnncert.report.statistics import Panel, counts, gaps, panels
 from bnncert.results.rows import NetworkRecord, OtherAnswer, Row
@@ -119,22 +119,21 @@ def _head(recorded: Recorded, title: str) -> str:
 def _networks(recorded: Recorded) -> str:
     asked = Counter(row.key.model_hash for row in recorded.rows)
     asked.update(other.model_hash for other in recorded.others)
+    heads = ("name", "sizes", "zero weights", "data box", "answers", "from", "hash")
+    rows = [_network_cells(recorded.network(found), count) for found, count in asked.items()]
     return (
         '<section aria-labelledby="networks"><h2 id="networks">Networks</h2>'
-        "<div class=wide><table><thead><tr><th scope=col>name"
-        "<th scope=col>sizes<th scope=col>zero weights<th scope=col>data box<th scope=col>answers"
-        "<th scope=col>from<th scope=col>hash</tr></thead><tbody>"
-        + "".join(_network_row(recorded.network(h), count) for h, count in asked.items())
-        + "</tbody></table></div></section>"
+        f"{wide_table(heads, rows, ())}</section>"
     )
 
 
-def _network_row(network: NetworkRecord, count: int) -> str:
+def _network_cells(network: NetworkRecord, count: int) -> list[str]:
     zeros = network.zero_fraction
     box = "-"
     if network.input_lo is not None and network.input_hi is not None:
         box = f"{network.input_lo:g} to {network.input_hi:g}"
-    cells: Sequence[str] = (
+    cells = (
+        network.name,
         "-".join(map(str, network.sizes)) or "-",
         "-" if zeros is None else f"{100 * zeros:.2f} %",
         box,
@@ -143,8 +142,7 @@ def _network_row(network: NetworkRecord, count: int) -> str:
         PurePath(network.source.replace("\\", "/")).name or "-",
         network.model_hash[:12],
     )
-    row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    return f"<tr><th scope=row>{escape(network.name)}</th>{row}</tr>"
+    return [escape(cell) for cell in cells]
 
 
 def _panel(number: int, panel: Panel) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from bnncert.regions.pictures import as_image, marked, shades
 from bnncert.report.other_answers import SHOWN_KINDS, ShownKind, ShownLine
 from bnncert.report.page.details import Album, certificate_link
-from bnncert.report.page.svg import WIDTH, AxisScale
+from bnncert.report.page.svg import WIDTH, AxisScale, wide_table
 from bnncert.results.rows import InputRecord, Kind, OtherAnswer
 from bnncert.results.store import Recorded
 
@@ -42,11 +42,6 @@ def _section(recorded: Recorded, page: Path, shown: ShownKind, lines: Sequence[S
     asked = ("input", *(("network",) if several else ()), "label", "region")
     heads = (*asked, *shown.heads, shown.seconds, "certificate")
     numbers = ("label", *shown.numbers, shown.seconds)
-    styles = [" class=n" if head in numbers else "" for head in heads]
-    head = "".join(
-        f"<th scope=col{style}>{escape(text)}</th>"
-        for text, style in zip(heads, styles, strict=True)
-    )
     own = [[_cell(cell) for cell in line.cells] for line in lines]
     above = ""
     if shown.kind == "explain":
@@ -54,25 +49,18 @@ def _section(recorded: Recorded, page: Path, shown: ShownKind, lines: Sequence[S
             cells[0] = picture or cells[0]
     elif shown.kind == "faults":
         above = _charts(recorded, lines)
-    body = []
+    rows = []
     for line, cells in zip(lines, own, strict=True):
         answer = line.answer
-        network = recorded.network(answer.model_hash).name
-        question = (*((network,) if several else ()), str(answer.label), answer.region)
-        rest = (*map(escape, question), *cells, f"{answer.seconds:.2f}")
-        texts = "".join(
-            f"<td{style}>{cell}</td>"
-            for cell, style in zip(
-                (*rest, _certificate(recorded, page, answer)), styles[1:], strict=True
-            )
-        )
-        body.append(f"<tr><th scope=row>{escape(_input_name(answer))}</th>{texts}</tr>")
+        network = (recorded.network(answer.model_hash).name,) if several else ()
+        question = (_input_name(answer), *network, str(answer.label), answer.region)
+        seconds, proof = f"{answer.seconds:.2f}", _certificate(recorded, page, answer)
+        rows.append((*map(escape, question), *cells, seconds, proof))
     name = section_id(shown.kind)
     return (
         f'<section class="panel others" aria-labelledby="{name}"><h2 id="{name}" tabindex="-1">'
         f"{escape(shown.title)}</h2><p class=sub>{escape(shown.text)}</p>{above}"
-        f"<div class=wide><table class=other><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div></section>"
+        f"{wide_table(heads, rows, numbers, 'other')}</section>"
     )
 
 

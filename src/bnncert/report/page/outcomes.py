@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from bnncert.report.page.svg import WIDTH, AxisScale, Chart
+from bnncert.report.page.svg import WIDTH, AxisScale, Chart, wide_table
 from bnncert.report.statistics import Count, Panel, Together, together
 from bnncert.results.radii import COUNTED
 
@@ -90,32 +90,23 @@ def answer_legend() -> str:
 
 def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
     """Return the same numbers as a table."""
-    heads = ("radius", "method", "inputs", *(words for _, words in ANSWERS))
-    heads += ("certified", "not falsified", "mean s", "max s")
-    rows = "".join(
-        f"<tr><th scope=row>{escape(full_radius_text(panel, one.radius))}</th>"
-        f"<td>{escape(one.series)}</td>"
-        + "".join(
-            f"<td class=n>{cell}</td>"
-            for cell in (
-                one.instances,
-                *(getattr(one, field) for field, _ in ANSWERS),
-                f"{100 * one.certified:.1f} %",
-                f"{100 * one.not_falsified:.1f} %",
-                f"{one.mean_seconds:.2f}",
-                f"{one.max_seconds:.2f}",
-            )
+    numbers = ("inputs", *(words for _, words in ANSWERS))
+    numbers += ("certified", "not falsified", "mean s", "max s")
+    rows = [
+        (
+            escape(full_radius_text(panel, one.radius)),
+            escape(one.series),
+            one.instances,
+            *(getattr(one, field) for field, _ in ANSWERS),
+            f"{100 * one.certified:.1f} %",
+            f"{100 * one.not_falsified:.1f} %",
+            f"{one.mean_seconds:.2f}",
+            f"{one.max_seconds:.2f}",
         )
-        + "</tr>"
         for one in lines
-    )
-    head = "".join(
-        f"<th scope=col{' class=n' if k > 1 else ''}>{text}</th>" for k, text in enumerate(heads)
-    )
-    return (
-        "<details class=numbers><summary>These numbers as a table</summary><div class=wide>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
-    )
+    ]
+    table = wide_table(("radius", "method", *numbers), rows, numbers)
+    return f"<details class=numbers><summary>These numbers as a table</summary>{table}</details>"
 
 
 def full_radius_text(panel: Panel, radius: float) -> str:

@@ -1,9 +1,9 @@
-"""Drawing: axes, lines and markers as SVG text, coloured by the page's style sheet."""
+"""Axes, lines and markers as SVG text, and tables as HTML; the style sheet colours them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -195,6 +195,27 @@ def legend(keys: Sequence[Key]) -> str:
             )
         parts.append(f"<li>{text}</li>")
     return f'<ul class="legend">{"".join(parts)}</ul>'
+
+
+def wide_table(
+    heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str], kind: str = ""
+) -> str:
+    """Return a table that scrolls; cells are HTML, and the columns `numbers` stand on the right."""
+    styles = [" class=n" if head in numbers else "" for head in heads]
+    head = "".join(
+        f"<th scope=col{style}>{escape(text)}</th>"
+        for text, style in zip(heads, styles, strict=True)
+    )
+    body = "".join(
+        f"<tr><th scope=row>{first}</th>"
+        + "".join(f"<td{style}>{cell}</td>" for cell, style in zip(rest, styles[1:], strict=True))
+        + "</tr>"
+        for first, *rest in rows
+    )
+    table = f"<table class={kind}>" if kind else "<table>"
+    return (
+        f"<div class=wide>{table}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 @dataclass(frozen=True)
