@@ -71,18 +71,22 @@ def test_options_that_differ_from_the_defaults() -> None:
     key = replace(
         KEY,
         **{"norm": "l0", "radius": 2.0, "within": 0.1, "grid": f"{2 / 255!r},-1.0", "seed": 4},
-        **{"method": "milp form=soft", "ties": "robust", "sign_zero": "either"},
+        **{"method": "milp", "ties": "robust", "sign_zero": "either"},
         **{"clip": "0.0,1.0", "timeout": None, "targets": "3"},
     )
     after = command(replace(ROW, key=key)).partition("--label 7 ")[2]
     assert after == (
-        "--norm l0 --radius 2 --within 12.75px --grid 1px --targets 3 --method milp --form soft "
+        "--norm l0 --radius 2 --within 12.75px --grid 1px --targets 3 --method milp "
         "--timeout none --ties robust --seed 4 --sign-zero either --clip 0.0 1.0"
     )
-    # lp reads no seed, and only `bound` takes a solver.
+    # lp reads no seed, and only `bound` takes options of a method.
     assert "--seed" not in command(replace(ROW, key=replace(KEY, method="lp", seed=4)))
-    bound = command(replace(ROW, key=replace(KEY, method="sdp-tight solver=clarabel")))
-    assert bound.startswith("bnncert bound ") and "--solver clarabel" in bound
+    for method, option in (
+        ("sdp-tight solver=clarabel", "--method sdp-tight --solver clarabel"),
+        ("milp form=soft", "--method milp --form soft"),
+    ):
+        bound = command(replace(ROW, key=replace(key, method=method)))
+        assert bound.startswith("bnncert bound ") and option in bound and "--ties" not in bound
 
 
 def test_the_command_gives_the_same_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

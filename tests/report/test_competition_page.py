@@ -42,7 +42,7 @@ def test_the_page_has_categories_and_instances() -> None:
 def test_nothing_of_the_file_becomes_markup() -> None:
     evil = "<script>x</script>"
     lines = [replace(LINE, category=evil, onnx=evil, vnnlib=evil, stage=evil, reason=evil)]
-    assert "<script>" not in competition_page(lines, evil, evil)
+    assert "<script>" not in competition_page(lines, evil)
 
 
 def test_the_command(
@@ -59,9 +59,9 @@ def test_the_command(
     table = ResultsTable(Path("results.csv"))
     for line in LINES:
         table.put(line)
-    answer = report("results.csv", "-o", "page.html", "--title", "Mine")
+    answer = report("results.csv", "-o", "page.html")
     assert (answer.code, answer.err) == (0, "")
-    assert "<h1>Mine</h1>" in Path("page.html").read_text("utf-8")
+    assert "<h1>VNN-COMP: " in Path("page.html").read_text("utf-8")
     assert answer.out.startswith("1 sat, 1 unsat, ")
     assert "--csv is for results files" in refused("results.csv", "-o", "p.html", "--csv", "dir")
     assert "none.csv: no such file" in refused("none.csv", "-o", "p.html")

@@ -643,7 +643,6 @@ def test_a_locked_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ([], "nothing to write"),
         (["-o", "nowhere/page.html"], "No such directory"),
         (["-o", "r.sqlite"], "this command reads it"),
-        (["-o", "page.html", "--details", "-1"], "--details is -1"),
         (["--csv", "r.sqlite"], "File exists"),
     ],
 )

@@ -184,11 +184,8 @@ def totals(lines: Sequence[Line]) -> str:
     return f"{counts} of {len(lines)} in {math.fsum(line.seconds for line in lines):.1f} s"
 
 
-def competition_page(lines: Sequence[Line], name: str, title: str | None = None) -> str:
-    """Return the page: the answers of each category, then every instance.
-
-    `name` is the name of the file, and `title` replaces the title of the page.
-    """
+def competition_page(lines: Sequence[Line], name: str) -> str:
+    """Return the page of the file `name`: the answers of each category, then every instance."""
     categories = list(dict.fromkeys(line.category for line in lines))
     groups = [[line for line in lines if line.category == one] for one in categories]
     heads = ("category", "instances", *WORDS, "seconds", "slowest", "with certificate")
@@ -207,7 +204,7 @@ def competition_page(lines: Sequence[Line], name: str, title: str | None = None)
     body += simple_table("Categories", heads, counts)
     for one, group in zip(categories, groups, strict=True):
         body += simple_table(one, _HEADS, [_cells(line) for line in group])
-    heading = title or f"VNN-COMP: {', '.join(categories)}"
+    heading = f"VNN-COMP: {', '.join(categories)}"
     return simple_page(heading, heading, body)
 
 

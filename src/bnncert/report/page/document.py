@@ -30,20 +30,12 @@ MOST_DETAILS = 2000
 _SCRIPTS = ("elements.js", "charts.js", "table.js", "details.js", "start.js")
 
 
-def write_page(
-    recorded: Recorded, path: Path, *, details: int = MOST_DETAILS, title: str | None = None
-) -> None:
-    """Write the page.
-
-    At most `details` instances have pictures and answers of single classes.  `title` replaces that
-    of the results file.
-    """
-    write_atomically(path, page_text(recorded, path, details=details, title=title))
+def write_page(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) -> None:
+    """Write the page; at most `details` instances have pictures and answers of single classes."""
+    write_atomically(path, page_text(recorded, path, details=details))
 
 
-def page_text(
-    recorded: Recorded, path: Path, *, details: int = MOST_DETAILS, title: str | None = None
-) -> str:
+def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) -> str:
     """Return the page; links to certificates are relative to `path`."""
     known = panels(recorded)
     collected = collect_details(recorded, path, details)
@@ -51,7 +43,7 @@ def page_text(
     columns = table_columns(known, order, collected.inputs)
     entries = {order[rowid]: entry for rowid, entry in collected.entries.items()}
     style, script = _asset("page.css"), _script()
-    title = title or page_title(recorded)
+    title = page_title(recorded)
     note = ""
     if collected.left_out:
         note = (

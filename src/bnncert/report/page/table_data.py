@@ -40,8 +40,8 @@ def command_parts(network: NetworkRecord, row: Row) -> tuple[str, str]:
     key = row.key
     method, *chosen = key.method.split(" ")
     options = dict(part.split("=", 1) for part in chosen if "=" in part)
-    # Only `bound` takes a solver, and it answers with the same bound.
-    question = "bound" if "solver" in options else key.question
+    # Only `bound` takes options of a method, and it answers with the same bound.
+    question = "bound" if options else key.question
     points = _points(row.data)
     before = [f"bnncert {question} {shlex.quote(_model(network.source))} {points}"]
     if row.scale:
