@@ -1,48 +1,55 @@
-"""What `explain`, `faults` and `count` do with their answer: print it, record it, write JSON."""
+"""What `explain`, `faults` and `count` do: ask, print the answer, record it and write JSON."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
 from bnncert.cli.consoles import Talk
+from bnncert.cli.options import AnswerOutputs
 from bnncert.cli.output import write_json
-from bnncert.cli.progress import LiveLine
+from bnncert.cli.progress import LiveLine, watch
 from bnncert.cli.recording import Recording
-from bnncert.engine.answer import AnswerT
+from bnncert.cli.result_views import network_tree
+from bnncert.cli.time_limit import finite_limit
+from bnncert.engine.answer import AnswerT, Interrupted
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerView(ABC, Generic[AnswerT]):
-    """Shows the answer of one command; a subclass prints it."""
+    """Asks the question of one command and shows its answer; a subclass prints it."""
 
     talk: Talk
-    progress: LiveLine
-    #: The target of --json, and what it states about the question.
-    json_: str | None
-    about: dict[str, Any]
+    outputs: AnswerOutputs
     recording: Recording
-    #: The value of --certificate.
-    certificate: Path | None
+    #: What --json states about the question, besides its network and its point.
+    about: dict[str, Any]
 
     @abstractmethod
     def print_answer(self, found: AnswerT) -> None:
         """Print the answer."""
 
-    def show(self, found: AnswerT) -> None:
-        """Print the answer and write its files."""
-        self._show(found)
+    def ask(self, opening: str, timeout: float, question: Callable[[LiveLine], AnswerT]) -> None:
+        """Ask the question, which reports its progress; print the answer and write its files.
 
-    def show_interrupted(self, found: AnswerT) -> None:
-        """Print what is known after Ctrl-C, and write it as JSON."""
-        self._show(found, is_interrupted=True)
+        After Ctrl-C what is known is printed and written as JSON.
+        """
+        later = self.talk.details.later(opening)
+        with watch(self.talk.watching, finite_limit(timeout), later) as progress:
+            try:
+                found = question(progress)
+            except Interrupted as stop:
+                self._show(progress, stop.answer, is_interrupted=True)
+                raise
+            self._show(progress, found)
 
-    def _show(self, found: AnswerT, *, is_interrupted: bool = False) -> None:
-        console = self.talk.details
-        self.progress.open()
-        with self.progress.paused():
+    def _show(self, progress: LiveLine, found: AnswerT, *, is_interrupted: bool = False) -> None:
+        console, question = self.talk.details, self.recording.question
+        progress.open()
+        with progress.paused():
             self.print_answer(found)
             self._print_certificate(found, is_interrupted)
             if is_interrupted:
@@ -51,7 +58,9 @@ class AnswerView(ABC, Generic[AnswerT]):
                 line = self.recording.add(found.to_dict())
             if line:
                 console.print(line, soft_wrap=True)
-        write_json(self.json_, {**self.about, **found.to_dict()})
+        point = {"input": question.where, "labels": question.labels}
+        about = {**network_tree(question.network), **point, **self.about}
+        write_json(self.outputs.json_, {**about, **found.to_dict()})
 
     def _print_certificate(self, found: AnswerT, is_interrupted: bool) -> None:
         """Print where the certificate is, or why there is none."""
@@ -59,7 +68,7 @@ class AnswerView(ABC, Generic[AnswerT]):
             size = Path(found.certificate).stat().st_size
             line = f"certificate: {found.certificate} ({size} bytes)"
             self.talk.details.print(line, soft_wrap=True)
-        elif self.certificate is not None:
+        elif self.outputs.certificate is not None:
             ended = "the search was interrupted" if is_interrupted else "there is no proof"
             reason = found.no_certificate or ended
             self.talk.details.print(f"no certificate: {reason}", soft_wrap=True)

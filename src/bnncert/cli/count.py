@@ -32,11 +32,8 @@ from bnncert.cli.options import (
     WithinOption,
 )
 from bnncert.cli.output import refuse_unwritable
-from bnncert.cli.progress import watch
 from bnncert.cli.recording import Recording
-from bnncert.cli.result_views import network_tree
-from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, limit_text, remaining
-from bnncert.engine.answer import Interrupted
+from bnncert.cli.time_limit import DEFAULT_LIMIT, limit_text, remaining
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.questions.count.count import CONFIDENCE, SAMPLES
@@ -97,32 +94,23 @@ def count(
     network = read_network(model, settings.sign_zero)
     question = _read(network, point, scaling)
     title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
-    opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
-    about = {
-        **network_tree(question.network),
-        **{"input": question.where, "labels": question.labels, "ties": ties},
-        **{"region": question.region.to_dict(), "seed": settings.seed},
-    }
-    text = question.ball_text
-    recording = Recording(outputs.results, "count", question, text, {"ties": ties})
-    with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        view = _CountView(talk, progress, outputs.json_, about, recording, outputs.certificate)
-        try:
-            found = count_points(
-                *(question.network, question.ball, question.label),
-                targets=question.targets,
-                ties=ties,
-                samples=settings.samples,
-                confidence=settings.confidence,
-                seed=settings.seed,
-                timeout=remaining(settings.timeout),
-                progress=progress,
-                certificate=outputs.certificate,
-            )
-        except Interrupted as stop:
-            view.show_interrupted(stop.answer)
-            raise
-        view.show(found)
+    recording = Recording(outputs.results, "count", question, question.ball_text, {"ties": ties})
+    about = {"ties": ties, "region": question.region.to_dict(), "seed": settings.seed}
+    _CountView(talk, outputs, recording, about).ask(
+        f"{title}; {limit_text(ctx, settings.timeout)}",
+        settings.timeout,
+        lambda progress: count_points(
+            *(question.network, question.ball, question.label),
+            targets=question.targets,
+            ties=ties,
+            samples=settings.samples,
+            confidence=settings.confidence,
+            seed=settings.seed,
+            timeout=remaining(settings.timeout),
+            progress=progress,
+            certificate=outputs.certificate,
+        ),
+    )
 
 
 def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) -> CommandQuestion:
@@ -151,4 +139,6 @@ class _CountView(AnswerView[CountResult]):
         """Print the bounds, and with -q only a sentence."""
         if self.talk.quiet:
             self.talk.answer.print(found.summary, soft_wrap=True, highlight=False)
-        self.talk.details.print(str(found.table()), soft_wrap=True, highlight=False)
+        self.talk.details.print(
+            str(found.table(certificate=False)), soft_wrap=True, highlight=False
+        )

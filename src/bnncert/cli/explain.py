@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -32,12 +32,10 @@ from bnncert.cli.options import (
     TiesOption,
 )
 from bnncert.cli.output import refuse_unwritable
-from bnncert.cli.progress import watch
+from bnncert.cli.progress import LiveLine
 from bnncert.cli.recording import Recording
-from bnncert.cli.result_views import network_tree
-from bnncert.cli.time_limit import finite_limit, limit_text, remaining
+from bnncert.cli.time_limit import limit_text, remaining
 from bnncert.cli.unused import refuse_unread
-from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.questions.explain.explain import QUESTION_SECONDS
@@ -117,19 +115,12 @@ def explain(
     question, values = _read(network, point, domain, pixels)
     picture = _picture(outputs, question, values)
     title = f"{model.name}, {question.title}: {question.label_text}, other inputs {values.text}"
-    opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
-    about = {
-        **network_tree(question.network),
-        **{"input": question.where, "labels": question.labels, "ties": ties, "method": method},
-        "seed": settings.seed,
-    }
     recording = Recording(outputs.results, "explain", question, values.text, {"ties": ties})
-    with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        view = _ExplanationView(
-            *(talk, progress, outputs.json_, about, recording, outputs.certificate), picture
-        )
+    about = {"ties": ties, "method": method, "seed": settings.seed}
+
+    def ask(progress: LiveLine) -> Explanation:
         try:
-            found = explain_api(
+            return explain_api(
                 *(question.network, values, question.label),
                 ties=ties,
                 sign_zero=settings.sign_zero,
@@ -140,12 +131,12 @@ def explain(
                 progress=progress,
                 certificate=outputs.certificate,
             )
-        except Interrupted as stop:
-            view.show_interrupted(stop.answer)
-            raise
         except InputError as error:
             raise InputError(f"{question.where}: {error}") from error
-        view.show(found)
+
+    opening = f"{title}; {limit_text(ctx, settings.timeout)}"
+    view = _ExplanationView(talk, outputs, recording, about, picture)
+    view.ask(opening, settings.timeout, ask)
 
 
 def _read(
@@ -192,8 +183,8 @@ class _ExplanationView(AnswerView[Explanation]):
         """Print the answer and write the picture."""
         console = self.talk.details
         if self.talk.verbose:
-            console.print(str(replace(found, certificate=None).table()), soft_wrap=True)
-        self.talk.answer.print(f"{found.summary}, in {found.seconds:.2f} s", soft_wrap=True)
+            console.print(str(found.table(certificate=False)), soft_wrap=True)
+        self.talk.answer.print(found.heading, soft_wrap=True)
         if 0 < len(found.kept) <= MOST_LISTED:
             console.print(f"kept inputs: {', '.join(map(str, found.kept))}")
         console.print(f"other inputs: {found.domain.text}", soft_wrap=True)

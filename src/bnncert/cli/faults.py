@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import typer
@@ -26,12 +26,9 @@ from bnncert.cli.options import (
     WithinOption,
 )
 from bnncert.cli.output import refuse_unwritable
-from bnncert.cli.progress import watch
 from bnncert.cli.recording import Recording
-from bnncert.cli.result_views import network_tree
-from bnncert.cli.time_limit import finite_limit, limit_text, remaining
+from bnncert.cli.time_limit import limit_text, remaining
 from bnncert.cli.unused import refuse_unread
-from bnncert.engine.answer import Interrupted
 from bnncert.questions.faults.fault_search import QUESTION_SECONDS
 from bnncert.questions.faults.fault_search import faults as faults_api
 from bnncert.questions.faults.faults_answer import FaultRow, FaultsResult
@@ -111,34 +108,26 @@ def faults(
         several="faults are looked at for one point",
     )
     title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
-    opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
-    about = {
-        **network_tree(question.network),
-        **{"input": question.where, "labels": question.labels, "ties": ties, "method": method},
-        "seed": settings.seed,
-    }
     asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
     recording = Recording(outputs.results, "faults", question, question.ball_text, asked)
-    with watch(talk.watching, finite_limit(settings.timeout), opening) as progress:
-        view = _FaultsView(*(talk, progress, outputs.json_, about, recording, outputs.certificate))
-        try:
-            found = faults_api(
-                *(question.network, question.ball, question.label),
-                targets=question.targets,
-                ties=ties,
-                layers=chosen.layer or None,
-                limit=chosen.most,
-                method=method,
-                timeout=remaining(settings.timeout),
-                question_timeout=chosen.question_timeout,
-                options=options,
-                progress=progress,
-                certificate=outputs.certificate,
-            )
-        except Interrupted as stop:
-            view.show_interrupted(stop.answer)
-            raise
-        view.show(found)
+    about = {"ties": ties, "method": method, "seed": settings.seed}
+    _FaultsView(talk, outputs, recording, about).ask(
+        f"{title}; {limit_text(ctx, settings.timeout)}",
+        settings.timeout,
+        lambda progress: faults_api(
+            *(question.network, question.ball, question.label),
+            targets=question.targets,
+            ties=ties,
+            layers=chosen.layer or None,
+            limit=chosen.most,
+            method=method,
+            timeout=remaining(settings.timeout),
+            question_timeout=chosen.question_timeout,
+            options=options,
+            progress=progress,
+            certificate=outputs.certificate,
+        ),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +137,7 @@ class _FaultsView(AnswerView[FaultsResult]):
     def print_answer(self, found: FaultsResult) -> None:
         """Print the table, and the faults that change the class."""
         console = self.talk.details
-        table = replace(found, certificate=None).table()
-        self.talk.answer.print(str(table), soft_wrap=True, highlight=False)
+        self.talk.answer.print(str(found.table(certificate=False)), soft_wrap=True, highlight=False)
         rows = [row for row in found.rows if row.counterexample is not None]
         if rows and rows[0].falsified == 0:
             console.print("the class is another one without any fault", soft_wrap=True)

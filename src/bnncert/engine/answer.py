@@ -86,11 +86,11 @@ class Answer(PrintedAsTable):
         """Return the lines below the table, besides notes and the certificate."""
         return []
 
-    def table(self) -> TextTable:
-        """Return the answer with its columns, notes and certificate."""
+    def table(self, *, certificate: bool = True) -> TextTable:
+        """Return the answer with its columns, its notes and, unless not wanted, its certificate."""
         heads, rows, left = self.columns()
         below = [*self.below(), *(f"note: {note}" for note in self.notes)]
-        if self.certificate is not None:
+        if certificate and self.certificate is not None:
             below.append(f"certificate: {self.certificate}")
         return TextTable(self.heading, heads, rows, below, left)
 
