@@ -12,13 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from hypothesis import settings
 
-from bnncert.model.description import (
-    ElementwiseStep,
-    ModelDescription,
-    Normalise,
-    SignZero,
-    Stage,
-)
+from bnncert.model.description import ElementwiseStep, ModelDescription, Normalise, SignZero, Stage
 from bnncert.model.matrices import as_sparse
 from bnncert.model.network import Network
 

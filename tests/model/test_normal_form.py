@@ -292,8 +292,7 @@ def test_overlapping_windows_may_have_different_thresholds() -> None:
 def test_pooling_scores_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="max-pooling of scores"):
         describe(
-            stage(np.eye(5), Shift(np.zeros(5))),
-            stage(np.eye(5), Shift(np.zeros(2)), pool=WINDOWS),
+            stage(np.eye(5), Shift(np.zeros(5))), stage(np.eye(5), Shift(np.zeros(2)), pool=WINDOWS)
         )
 
 

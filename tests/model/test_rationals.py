@@ -168,8 +168,7 @@ def test_square_root_encloses_with_the_bits_asked_for(value: Fraction, bits: int
 @CASES
 @given(
     root=st.one_of(
-        st.fractions(min_value=0, max_denominator=10**9),
-        st.floats(0, 1e300).map(Fraction),
+        st.fractions(min_value=0, max_denominator=10**9), st.floats(0, 1e300).map(Fraction)
     ),
     bits=st.integers(1, 100),
 )

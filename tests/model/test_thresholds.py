@@ -177,8 +177,7 @@ def test_thresholds_next_to_lattice_points_are_decided_exactly(case: tuple[Chain
 # --- any chain -------------------------------------------------------------------------------
 
 anything = st.one_of(
-    st.sampled_from([0.0, 1.0, -1.0, 0.5, -2.0, 0.1]),
-    st.floats(1e-6, 8) | st.floats(-8, -1e-6),
+    st.sampled_from([0.0, 1.0, -1.0, 0.5, -2.0, 0.1]), st.floats(1e-6, 8) | st.floats(-8, -1e-6)
 )
 nonzero = anything.filter(bool)
 parameters = {
@@ -221,10 +220,7 @@ def test_a_layer_without_steps_is_the_plain_sign() -> None:
 
 @CASES
 @given(
-    first=parameters[Normalise],
-    second=parameters[Normalise],
-    shift=anything,
-    nv=st.integers(0, 6),
+    first=parameters[Normalise], second=parameters[Normalise], shift=anything, nv=st.integers(0, 6)
 )
 def test_two_roots_match_ball_arithmetic(
     first: tuple[float, ...], second: tuple[float, ...], shift: float, nv: int

@@ -25,14 +25,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.errors import UnsupportedModelError
-from bnncert.model.description import (
-    Divide,
-    ElementwiseStep,
-    Normalise,
-    Scale,
-    Shift,
-    step_arrays,
-)
+from bnncert.model.description import Divide, ElementwiseStep, Normalise, Scale, Shift, step_arrays
 from bnncert.model.rationals import Interval, square_root
 
 #: Bits of the square-root enclosure, tried in turn before a threshold is reported as undecided.

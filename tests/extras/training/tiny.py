@@ -26,9 +26,5 @@ def write_blobs(path: Path, count: int = 300, noise: float = 60.0) -> None:
     """Write training and test images as .npz."""
     train, test = blobs(count, 1, noise), blobs(100, 2, noise)
     np.savez(
-        path,
-        x_train=train.images,
-        y_train=train.labels,
-        x_test=test.images,
-        y_test=test.labels,
+        path, x_train=train.images, y_train=train.labels, x_test=test.images, y_test=test.labels
     )

@@ -111,11 +111,7 @@ def test_a_keras_file_with_two_members_of_one_name_is_refused(tmp_path: Path) ->
 
 def test_a_training_state_with_two_members_of_one_name_is_refused(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from bnncert.extras.training.fitting import (
-        TrainingState,
-        load_checkpoint,
-        save_checkpoint,
-    )
+    from bnncert.extras.training.fitting import TrainingState, load_checkpoint, save_checkpoint
 
     path, state = tmp_path / "state.pt", TrainingState({"w": torch.ones(2)}, {})
     save_checkpoint(path, state, {"seed": 1})

@@ -288,8 +288,7 @@ constants = st.builds(Fraction, st.integers(-6, 6), st.sampled_from([1, 2, 3]))
 
 def terms(letter: str) -> st.SearchStrategy[Tree]:
     leaf = st.one_of(
-        st.tuples(st.just(letter), st.integers(0, INPUTS - 1)),
-        st.tuples(st.just("c"), constants),
+        st.tuples(st.just(letter), st.integers(0, INPUTS - 1)), st.tuples(st.just("c"), constants)
     )
 
     def extend(inner: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:

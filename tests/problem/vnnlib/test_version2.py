@@ -94,9 +94,7 @@ comparisons = st.one_of(
     )
 )
 formulas = st.recursive(
-    comparisons,
-    lambda inner: st.tuples(st.sampled_from(["and", "or"]), inner, inner),
-    max_leaves=4,
+    comparisons, lambda inner: st.tuples(st.sampled_from(["and", "or"]), inner, inner), max_leaves=4
 )
 
 
@@ -675,11 +673,7 @@ REFUSED = {
     "version 3": (VERSION.replace("2.0", "3.0"), 1, "version <3.0>"),
     "no number as version": ("(vnnlib-version two)", 1, "'two'"),
     "two networks": (HEAD + OTHER + BOX, 5, "a second declare-network"),
-    "an equal network": (
-        HEAD + OTHER.replace("network g", "network g (equal-to f)") + BOX,
-        5,
-        "",
-    ),
+    "an equal network": (HEAD + OTHER.replace("network g", "network g (equal-to f)") + BOX, 5, ""),
     "an isomorphic network": (
         HEAD + OTHER.replace("network g", "network g (isomorphic-to f)") + BOX,
         5,

@@ -36,13 +36,7 @@ IMAGE_LAYERS = {
         {"type": "maxpool2d", "kernel_size": 3, "stride": 2, "padding": 1},
         {"type": "batchnorm", "weights": "2", "eps": 1e-3},
         {"type": "sign", "zero": "plus"},
-        {
-            "type": "conv2d",
-            "weights": "4",
-            "padding": [1, 0],
-            "dilation": [2, 1],
-            "groups": 2,
-        },
+        {"type": "conv2d", "weights": "4", "padding": [1, 0], "dilation": [2, 1], "groups": 2},
         {"type": "batchnorm", "weights": "5"},
         {"type": "sign", "zero": "plus"},
         {"type": "maxpool2d", "kernel_size": [3, 2], "ceil_mode": True},
@@ -228,19 +222,13 @@ def damaged_layers(**changes: Any) -> dict[str, Any]:
             damaged_layers(layer0={"type": "linear", "weights": "x"}),
             "net.pt: layer x (linear): the checkpoint has no x.weight",
         ),
-        (
-            damaged_layers(layer5={"type": "identity"}),
-            "layers.json: no layer uses 4.1.weight of",
-        ),
+        (damaged_layers(layer5={"type": "identity"}), "layers.json: no layer uses 4.1.weight of"),
         (damaged_layers(layer3={"type": "sign", "zero": 0}), "zero 0; expected plus, minus"),
         (
             damaged_layers(layer1={"type": "batchnorm", "weights": "1", "eps": "x"}),
             "net.pt: layer 1 (batchnorm): eps 'x'",
         ),
-        (
-            damaged_layers(layer2={"type": "maxpool2d"}),
-            "net.pt: layer 2 (maxpool2d): malformed",
-        ),
+        (damaged_layers(layer2={"type": "maxpool2d"}), "net.pt: layer 2 (maxpool2d): malformed"),
     ],
 )
 def test_refused_layer_files(tree: Any, expected: str, tmp_path: Path) -> None:

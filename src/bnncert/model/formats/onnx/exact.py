@@ -21,14 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
-from bnncert.model.description import (
-    Divide,
-    ElementwiseStep,
-    Normalise,
-    Scale,
-    Shift,
-    step_arrays,
-)
+from bnncert.model.description import Divide, ElementwiseStep, Normalise, Scale, Shift, step_arrays
 from bnncert.model.matrices import csr_matrix, with_data
 
 #: Bits of the pieces into which numbers are split for dot products in 64-bit integers.

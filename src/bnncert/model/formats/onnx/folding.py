@@ -21,13 +21,7 @@ from bnncert.model.formats.onnx.shapes import (
     reduction_axes,
     shape_of,
 )
-from bnncert.model.formats.onnx.value import (
-    Tensor,
-    clip_range,
-    integer_list,
-    scalar,
-    target_type,
-)
+from bnncert.model.formats.onnx.value import Tensor, clip_range, integer_list, scalar, target_type
 
 Fold: TypeAlias = Callable[[OnnxNode, Sequence[Any], int], Any]
 

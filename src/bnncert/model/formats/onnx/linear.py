@@ -21,14 +21,7 @@ from bnncert.model.description import (
     WeightBits,
     take_step,
 )
-from bnncert.model.formats.onnx.exact import (
-    InexactError,
-    compose,
-    multiply,
-    push,
-    relabelled,
-    tidy,
-)
+from bnncert.model.formats.onnx.exact import InexactError, compose, multiply, push, relabelled, tidy
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.model.formats.onnx.levels import expanded
 from bnncert.model.formats.onnx.shapes import (

@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.model.description import (
-    Convolution,
-    ElementwiseStep,
-    Scale,
-    Shift,
-    Stage,
-    step_arrays,
-)
+from bnncert.model.description import Convolution, ElementwiseStep, Scale, Shift, Stage, step_arrays
 from bnncert.model.formats.onnx.exact import relabelled, row_values, tidy
 from bnncert.model.formats.onnx.graph import OnnxNode
 from bnncert.model.formats.onnx.levels import pooled_levels, sum_of_signs

@@ -26,12 +26,7 @@ from bnncert.model.formats.onnx.linear import (
     reduction,
 )
 from bnncert.model.formats.onnx.max_pooling import max_pool
-from bnncert.model.formats.onnx.quantisers import (
-    OPERATORS,
-    QUANTISERS,
-    limited,
-    round_off,
-)
+from bnncert.model.formats.onnx.quantisers import OPERATORS, QUANTISERS, limited, round_off
 from bnncert.model.formats.onnx.shapes import axis_of, new_shape, permutation
 from bnncert.model.formats.onnx.value import (
     INTEGERS,

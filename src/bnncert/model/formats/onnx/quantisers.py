@@ -26,12 +26,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.model.description import Divide, Scale, Shift
 from bnncert.model.formats.onnx.graph import STANDARD_DOMAINS, OnnxNode
-from bnncert.model.formats.onnx.levels import (
-    Bound,
-    check_levels,
-    clipped_ranges,
-    count_steps,
-)
+from bnncert.model.formats.onnx.levels import Bound, check_levels, clipped_ranges, count_steps
 from bnncert.model.formats.onnx.value import (
     GraphWalk,
     Operand,
