@@ -402,7 +402,7 @@ def test_problems_and_results() -> None:
         f"Problem({made!r}, {ball!r}, label {label}, 1 target (class {1 - label}))"
     )
     result = bnncert.verify(made, ball, label)
-    assert repr(result).startswith(f"Result({result.status.replace('_', ' ')} by auto in ")
+    assert repr(result).startswith(f"Result({result.status.replace('_', ' ')} by auto, in ")
     lines = str(result).splitlines()
     assert lines[1].split()[:2] == ["target", "answer"]
     assert lines[2].split()[:2] == ["class", str(1 - label)]

@@ -15,8 +15,12 @@ from tests.extras.training.tiny import blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 from bnncert.extras.training import export  # noqa: E402
-from bnncert.extras.training.binary_model import TernaryNet  # noqa: E402
-from bnncert.extras.training.robust import DISTANCE, MARGIN, penalised_scores  # noqa: E402
+from bnncert.extras.training.binary_model import (  # noqa: E402
+    DISTANCE,
+    MARGIN,
+    TernaryNet,
+    penalised_scores,
+)
 from tests.extras.training.trained import SMALL, train  # noqa: E402
 
 

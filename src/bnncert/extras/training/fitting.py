@@ -24,9 +24,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from bnncert.errors import FormatError, InputError
-from bnncert.extras.training.binary_model import TernaryNet
+from bnncert.extras.training.binary_model import TernaryNet, penalised_scores
 from bnncert.extras.training.labelled_images import Dataset, Scaling, Split
-from bnncert.extras.training.robust import penalised_scores
 from bnncert.extras.training.training_options import Report, TrainingOptions, TrainingProgress
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import open_archive, read_bytes

@@ -77,7 +77,9 @@ class OnnxNode:
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
             raise self.broken(f"malformed ({reason(error)})") from error
 
-    def _value(self, name: str, kind: int, kind_name: str) -> Any:
+    def _value(self, name: str, kind: int, kind_name: str, default: Any) -> Any:
+        if name not in self.attributes:
+            return default
         attribute = self.attributes[name]
         if attribute.type != kind:
             raise self.broken(f"attribute {name} is not {kind_name}")
@@ -85,27 +87,22 @@ class OnnxNode:
 
     def integer(self, name: str, default: int) -> int:
         """Return an integer attribute."""
-        if name not in self.attributes:
-            return default
-        return int(self._value(name, onnx.AttributeProto.INT, "an integer"))
+        return int(self._value(name, onnx.AttributeProto.INT, "an integer", default))
 
     def number(self, name: str, default: float) -> float:
         """Return a float attribute: the exact value of its 32 bits."""
-        if name not in self.attributes:
-            return float(np.float32(default))
-        return float(self._value(name, onnx.AttributeProto.FLOAT, "a float"))
+        kind = onnx.AttributeProto.FLOAT
+        return float(self._value(name, kind, "a float", np.float32(default)))
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         """Return a list of integers, or None if the attribute is absent."""
-        if name not in self.attributes:
-            return None
-        return tuple(int(n) for n in self._value(name, onnx.AttributeProto.INTS, "integers"))
+        found = self._value(name, onnx.AttributeProto.INTS, "integers", None)
+        return None if found is None else tuple(int(n) for n in found)
 
     def text(self, name: str, default: str) -> str:
         """Return a string attribute."""
-        if name not in self.attributes:
-            return default
-        value: bytes = self._value(name, onnx.AttributeProto.STRING, "a string")
+        kind = onnx.AttributeProto.STRING
+        value: bytes = self._value(name, kind, "a string", default.encode())
         return value.decode("utf-8", "replace")
 
 
