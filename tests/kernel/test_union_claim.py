@@ -11,7 +11,7 @@ from hypothesis import given
 import bnncert
 from bnncert.kernel import check
 from bnncert.problem import robustness
-from bnncert.proofs.claims import write_union
+from bnncert.proofs.claims import union_claim, write_claim
 from bnncert.regions import Cover, ImageUnion
 from tests.every_mode import few
 from tests.kernel.claim_changes import (
@@ -40,7 +40,7 @@ def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: P
         union, network = question.region, question.network
         assert isinstance(union, ImageUnion)
         problem = robustness(network, union.real_box(0), question.label)
-        write_union(file, problem, union, network, {})
+        write_claim(file, union_claim(problem, union, network))
         is_true = question.expected() == "robust"
         is_accepted = verdict(file, network) == "robust"
         assert is_true or not is_accepted

@@ -27,8 +27,9 @@ from bnncert.engine.verdict import (
     overall_status,
 )
 from bnncert.errors import InputError
+from bnncert.model.network import Network
 from bnncert.problem import Problem, Target
-from bnncert.regions import Cover
+from bnncert.regions import Cover, InputSet
 from bnncert.regions.pictures import Original
 
 
@@ -159,23 +160,22 @@ def _result(
         method=method,
         counterexample=None if decided is None else decided.counterexample,
         label=problem.label,
-        original=_original(problem),
+        original=None if problem.label is None else original_of(problem.network, problem.inputs),
         notes=tuple(notes),
         account=account,
     )
 
 
-def _original(problem: Problem) -> Original | None:
-    """Return the centre of a ball for pictures, if the range of the inputs is known."""
-    region, network = problem.inputs, problem.network
-    if problem.label is None or region.norm is None:
+def original_of(network: Network, inputs: InputSet) -> Original | None:
+    """Return the centre of a ball or shape for pictures, if the range of the inputs is known."""
+    if inputs.norm is None:
         return None
     lo, hi = network.input_lo, network.input_hi
     if lo is None or hi is None:
-        lo, hi = region.clip_lo, region.clip_hi
+        lo, hi = inputs.clip_lo, inputs.clip_hi
     if lo is None or hi is None:
         return None
-    return Original(region.middle, network.input_shape, lo, hi)
+    return Original(inputs.middle, network.input_shape, lo, hi)
 
 
 def _accounted(answer: TargetResult, account: Account) -> TargetResult:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from bnncert.engine.verdict import Counterexample
 from bnncert.kernel.container import Section, Writer, read_sections
-from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import replacing
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Ties
 from bnncert.proofs.statement_section import region_section
-from bnncert.proofs.writing import write_counterexample
 from bnncert.regions import ImagePath, ImageUnion, Region
 
 
@@ -96,7 +93,7 @@ def write_path(
 
     `found` is the counterexample, if there is one; `network` is that of the file.
     """
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"place": None, "target": None}
     if found is not None:
         names = [target.name for target in problem.targets]
         point = found.exact or tuple(map(Fraction, found.point.tolist()))
@@ -104,14 +101,15 @@ def write_path(
     write_claim(path, _shape_claim("path", problem, network, region, found, more))
 
 
-def write_union(
-    path: str | os.PathLike[str],
+def union_claim(
     problem: Problem,
     union: ImageUnion,
     network: Network,
-    parts: Mapping[int, Path],
-) -> None:
-    """Write the certificate of a robust verdict about a union of boxes.
+    found: Counterexample | None = None,
+    place: int | None = None,
+    parts: Sequence[int] = (),
+) -> Section:
+    """Return the claim about a union of boxes.
 
     Parameters
     ----------
@@ -119,28 +117,13 @@ def write_union(
         The question about one of the boxes.
     union, network
         The boxes, and the network as its file defines it.
+    found, place
+        The counterexample and the number of its box, whose certificate is the only part.
     parts
-        The certificates of boxes that the checker does not prove by itself.
+        The boxes that have a part, because the checker does not prove them by itself.
     """
-    section = _shape_claim("union", problem, network, union, None, {"parts": sorted(parts)})
-    write_claim(path, section, [parts[k] for k in sorted(parts)])
-
-
-def write_union_counterexample(
-    path: str | os.PathLike[str],
-    problem: Problem,
-    union: ImageUnion,
-    network: Network,
-    number: int,
-    found: Counterexample,
-    folder: Path,
-    sign_zero: SignZero | None,
-) -> None:
-    """Write the certificate of a counterexample in one box; `folder` is for its part."""
-    part = folder / "point.bnncert"
-    write_counterexample(part, problem, network, found, arithmetic="real", sign_zero=sign_zero)
-    section = _shape_claim("union", problem, network, union, found, {"place": number})
-    write_claim(path, section, [part])
+    more = {"place": place, "parts": list(parts)}
+    return _shape_claim("union", problem, network, union, found, more)
 
 
 def _shape_claim(
@@ -153,6 +136,5 @@ def _shape_claim(
 ) -> Section:
     fine = problem.targets[0].objectives[0].tie_is_fine
     details = class_details(problem, network, "robust" if fine else "violation")
-    details |= {"verdict": "robust" if found is None else "not_robust", "place": None}
-    own: dict[str, Any] = {"target": None} if kind == "path" else {"parts": []}
-    return _claim(kind, region_section(region), {**details, **own, **more}, {})
+    details |= {"verdict": "robust" if found is None else "not_robust", **more}
+    return _claim(kind, region_section(region), details, {})

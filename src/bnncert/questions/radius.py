@@ -13,7 +13,7 @@ first moved towards the centre while it remains a counterexample.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,8 +31,9 @@ from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, square_root
 from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.questions.prover import Effort
 from bnncert.questions.radius_answer import Probe, RadiusResult
-from bnncert.questions.shape_radius import ShapeSearch
+from bnncert.questions.shapes.shape_radius import ShapeSearch, Sized
 from bnncert.questions.verify import verify
 from bnncert.regions import (
     LARGEST_VALUE,
@@ -40,9 +41,7 @@ from bnncert.regions import (
     Brightness,
     ChangeNorm,
     Contrast,
-    ImagePath,
     ImageShift,
-    ImageUnion,
     Norm,
     Patch,
     Region,
@@ -145,8 +144,8 @@ def radius(
         raise InputError(f"the largest radius is {maximum}; expected a number > 0")
     if norm == "brightness" or norm == "contrast" or norm == "patch" or norm == "shift":
         region = partial(_shape, network, point, norm, clip_lo, clip_hi, value)
-        setup = ShapeSearch(network, region, norm, label, targets, ties, maximum, method)
-        return replace(setup, options=options, progress=progress).run(timeout)
+        effort = Effort(method, timeout, options, progress)
+        return ShapeSearch(network, region, label, targets, ties, maximum, effort).run()
 
     if norm == "l0" or value is not None:
         wrong = f"norm is {norm!r}" if norm == "l0" else f"value is {value}"
@@ -170,7 +169,7 @@ def _shape(
     clip_hi: npt.ArrayLike | None,
     value: float | None,
     radius: float,
-) -> ImagePath | ImageUnion:
+) -> Sized:
     """Return the region of a shape of change."""
     if norm == "brightness":
         if value is not None:

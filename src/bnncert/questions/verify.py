@@ -17,8 +17,7 @@ from bnncert.problem import Problem, Targets, Ties, from_vnnlib, robustness
 from bnncert.problem.float32 import Arithmetic, float32_network
 from bnncert.problem.vnnlib.query import Specification
 from bnncert.questions.prover import Announce, Effort, Prover
-from bnncert.questions.shapes.union_answer import solve_union
-from bnncert.questions.shapes.union_question import UnionQuestion
+from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
 from bnncert.regions import Cover, ImageUnion, InputSet
 
 
@@ -126,13 +125,10 @@ def verify(
     """
     network = network.with_sign_zero(sign_zero)
     _check_arithmetic(arithmetic)
-    if isinstance(region, ImageUnion):
-        question = UnionQuestion(
-            *(network, region, _needed(label), targets, ties, sign_zero, arithmetic)
-        )
-        question = replace(question, method=method, options=options, progress=progress)
-        return solve_union(question, timeout, certificate, announce, strict=strict)
     effort = Effort(method, timeout, options, progress, certificate, sign_zero)
+    if isinstance(region, ImageUnion):
+        question = UnionQuestion(network, region, _needed(label), targets, ties, arithmetic)
+        return solve_union(question, effort, announce, strict=strict)
     prover = Prover(effort, [network], arithmetic)
     if isinstance(region, Specification):
         problems = _of_query(network, region, arithmetic, label, certificate is not None)

@@ -10,86 +10,108 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods import Options, Progress
 from bnncert.engine.methods.sweep import STAGE, SweptCell, point_of, sweep
 from bnncert.engine.reachability.path_signs import simplest_between
 from bnncert.engine.replay import OnnxRuntime, Replayer
-from bnncert.engine.verdict import Counterexample
+from bnncert.engine.verdict import Counterexample, Status
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Problem, Target, Targets, Ties, robustness
+from bnncert.questions.prover import Effort
 from bnncert.questions.radius_answer import Probe, RadiusResult
-from bnncert.questions.shapes.union_answer import solve_union
-from bnncert.questions.shapes.union_question import UnionQuestion
-from bnncert.regions import ChangeNorm, ImagePath, ImageUnion
+from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
+from bnncert.regions import ChangeNorm, ImagePath, ImageShift, Patch
+
+#: The shapes whose size is searched.
+Sized: TypeAlias = ImagePath | Patch | ImageShift
 
 #: The share of the remaining time for one size.
 SHARE = 0.5
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ShapeSearch:
     """A search for the size of a shape around one image; `region` makes the region of a size."""
 
     network: Network
-    region: Callable[[float], ImagePath | ImageUnion]
-    norm: ChangeNorm
+    region: Callable[[float], Sized]
     label: int
-    targets: Targets = "all"
-    ties: Ties = "violation"
-    maximum: float | None = None
-    method: str = "auto"
-    options: Options | None = None
-    progress: Progress | None = None
+    targets: Targets
+    ties: Ties
+    maximum: float | None
+    effort: Effort
+    deadline: Deadline = field(init=False)
+    #: What is known: the bounds, the largest size of the search, and whether it covers all data.
+    lower: float = -math.inf
+    upper: float = math.inf
+    limit: float = 0.0
+    covers_data: bool = False
+    example: Counterexample | None = None
+    probes: list[Probe] = field(default_factory=list)
 
-    def run(self, timeout: float | None) -> RadiusResult:
+    def run(self) -> RadiusResult:
         """Return the largest certified and the smallest falsified size."""
-        deadline = Deadline(timeout)
+        self.deadline = Deadline(self.effort.timeout)
         centre = self.region(0.0)
-        if isinstance(centre, ImagePath):
-            return self._swept(centre, deadline)
-        found = _Sizes(self, deadline, self._largest_size(centre))
         try:
-            found.search()
+            if isinstance(centre, ImagePath):
+                self._sweep(centre)
+            else:
+                self._verify_sizes(centre)
         except KeyboardInterrupt as stop:
-            raise Interrupted(found.result()) from stop
-        return found.result()
+            raise Interrupted(self._result(centre.norm)) from stop
+        return self._result(centre.norm)
 
-    def _largest_size(self, centre: ImageUnion) -> int:
-        """Return the largest size that fits into the image, or the one of interest."""
-        height, width = centre.pixels.shape[:2]  # type: ignore[attr-defined]
-        most = min(height, width) - (self.norm == "shift")
-        return int(most if self.maximum is None else min(most, self.maximum))
+    def _result(self, norm: ChangeNorm) -> RadiusResult:
+        return RadiusResult(
+            norm=norm,
+            label=self.label,
+            lower=self.lower,
+            upper=self.upper,
+            limit=self.limit,
+            covers_data=self.covers_data,
+            probes=tuple(self.probes),
+            seconds=self.deadline.elapsed(),
+            counterexample=self.example,
+        )
 
-    def _swept(self, centre: ImagePath, deadline: Deadline) -> RadiusResult:
+    def _learn(self, size: float, status: Status, seconds: float) -> None:
+        self.probes.append(Probe(size, self.effort.method, status, seconds))
+
+    # -- paths of images ----------------------------------------------------------------------
+
+    def _sweep(self, centre: ImagePath) -> None:
         """Sweep the path up to the largest radius."""
-        limit, covers = self._limit(centre)
+        self.limit, self.covers_data = limit, _ = self._limit(centre)
         path = self.region(limit)
-        problem = robustness(self.network, path, self.label, self.targets, self.ties)
-        if self.progress is not None:
-            self.progress(f"{STAGE} up to radius {limit:.4g}", 0, 1)
         assert isinstance(path, ImagePath)
-        bad = _Nearest(problem, path)
+        problem = robustness(self.network, path, self.label, self.targets, self.ties)
+        if self.effort.progress is not None:
+            self.effort.progress(f"{STAGE} up to radius {limit:.4g}", 0, 1)
+        nearest = _Nearest(problem, path)
         try:
-            for judged in sweep(problem, path, deadline):
-                bad.take(judged)
+            for judged in sweep(problem, path, self.deadline):
+                nearest.take(judged)
         except OutOfTimeError:
-            return self._result(deadline, -math.inf, math.inf, limit, covers, None, "timeout")
-        lower, upper, example = bad.bounds(limit)
-        status = "robust" if lower >= limit else "not_robust" if example else "unknown"
-        return self._result(deadline, lower, upper, limit, covers, example, status)
+            self._learn(limit, "timeout", self.deadline.elapsed())
+            return
+        self.lower, self.upper, self.example = nearest.bounds(limit)
+        missed: Status = "not_robust" if self.example else "unknown"
+        status = "robust" if self.lower >= limit else missed
+        self._learn(limit, status, self.deadline.elapsed())
 
     def _limit(self, centre: ImagePath) -> tuple[float, bool]:
         """Return the largest radius of the search, and whether a larger one changes nothing."""
-        if self.norm == "contrast":
+        if centre.norm == "contrast":
             return min(1.0, self.maximum or 1.0), False
         if centre.clip_lo is None or centre.clip_hi is None:
             if self.maximum is None:
@@ -100,29 +122,46 @@ class ShapeSearch:
         cover = float(np.nextafter(reach.max(), np.inf))
         return (cover, True) if self.maximum is None else (min(cover, self.maximum), False)
 
-    def _result(
-        self,
-        deadline: Deadline,
-        lower: float,
-        upper: float,
-        limit: float,
-        covers: bool,
-        example: Counterexample | None,
-        status: str,
-    ) -> RadiusResult:
-        seconds = deadline.elapsed()
-        probe = Probe(limit, self.method, status, seconds)  # type: ignore[arg-type]
-        return RadiusResult(
-            norm=self.norm,
-            label=self.label,
-            lower=lower,
-            upper=upper,
-            limit=limit,
-            covers_data=covers,
-            probes=(probe,),
-            seconds=seconds,
-            counterexample=example,
+    # -- patches and shifts -------------------------------------------------------------------
+
+    def _verify_sizes(self, centre: Patch | ImageShift) -> None:
+        """Verify sizes from 0 on until one is falsified."""
+        height, width = centre.pixels.shape[:2]
+        most = min(height, width) - (centre.norm == "shift")
+        self.limit = float(int(most if self.maximum is None else min(most, self.maximum)))
+        is_proved = True
+        for size in range(int(self.limit) + 1):
+            if self.deadline.passed() and self.probes:
+                return
+            is_proved &= self._verify(size) == "robust"
+            if self.example is not None:
+                self.upper = float(size)
+                return
+            if is_proved:
+                self.lower = float(size)
+
+    def _verify(self, size: int) -> Status:
+        union, progress, left = (
+            self.region(float(size)),
+            self.effort.progress,
+            self.deadline.remaining(),
         )
+        assert not isinstance(union, ImagePath)
+
+        def tell(text: str, done: int, total: int) -> None:
+            if progress is not None:
+                progress(f"radius {size}: {text}", done, total)
+
+        question = UnionQuestion(self.network, union, self.label, self.targets, self.ties)
+        limit = None if math.isinf(left) else max(1e-3, SHARE * left)
+        try:
+            result = solve_union(question, replace(self.effort, timeout=limit, progress=tell))
+        except Interrupted as stop:
+            self._learn(float(size), stop.answer.status, stop.answer.seconds)
+            raise
+        self._learn(float(size), result.status, result.seconds)
+        self.example = result.counterexample
+        return result.status
 
 
 class _Nearest:
@@ -188,74 +227,3 @@ class _Nearest:
             t = simplest_between(max(cell.lo, path.nominal - upper), t)
         replayer = Replayer(self._problem, OnnxRuntime.of(self._problem.network))
         return point_of(replayer, path, target, t)
-
-
-@dataclass(eq=False)
-class _Sizes:
-    """Verifies one size after the other."""
-
-    setup: ShapeSearch
-    deadline: Deadline
-    limit: int
-    lower: float = -math.inf
-    upper: float = math.inf
-    example: Counterexample | None = None
-    probes: list[Probe] = field(default_factory=list)
-
-    def search(self) -> None:
-        """Verify sizes from 0 on until one is falsified."""
-        is_proved = True
-        for size in range(self.limit + 1):
-            if self.deadline.passed() and self.probes:
-                return
-            is_proved &= self._verify(size) == "robust"
-            if self.example is not None:
-                self.upper = float(size)
-                return
-            if is_proved:
-                self.lower = float(size)
-
-    def _verify(self, size: int) -> str:
-        setup, left = self.setup, self.deadline.remaining()
-        region = setup.region(float(size))
-        assert isinstance(region, ImageUnion)
-        progress = setup.progress
-
-        def tell(text: str, done: int, total: int) -> None:
-            if progress is not None:
-                progress(f"radius {size}: {text}", done, total)
-
-        question = UnionQuestion(
-            setup.network,
-            region,
-            setup.label,
-            setup.targets,
-            setup.ties,
-            method=setup.method,
-            options=setup.options,
-            progress=tell,
-        )
-        limit = None if math.isinf(left) else max(1e-3, SHARE * left)
-        try:
-            result = solve_union(question, limit)
-        except Interrupted as stop:
-            result = stop.answer
-            self.probes.append(Probe(float(size), setup.method, result.status, result.seconds))
-            raise
-        self.probes.append(Probe(float(size), setup.method, result.status, result.seconds))
-        self.example = result.counterexample
-        return result.status
-
-    def result(self) -> RadiusResult:
-        """Return what is known."""
-        return RadiusResult(
-            norm=self.setup.norm,
-            label=self.setup.label,
-            lower=self.lower,
-            upper=self.upper,
-            limit=float(self.limit),
-            covers_data=False,
-            probes=tuple(self.probes),
-            seconds=self.deadline.elapsed(),
-            counterexample=self.example,
-        )
