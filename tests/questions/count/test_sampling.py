@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bnncert import Box, Grid, L0Ball
+from bnncert.questions.count.count_answer import ShareEstimate
 from bnncert.questions.count.grid_points import GridPoints
-from bnncert.questions.count.sampling import clopper_pearson, random_places
 from tests.questions.count.questions import binary_question, fast_truth
 
 
@@ -23,15 +24,19 @@ from tests.questions.count.questions import binary_question, fast_truth
 )
 def test_points_are_uniform(region: Box | L0Ball) -> None:
     points = GridPoints.of(region)
-    places = random_places(points, np.random.default_rng(0), 500 * points.total)
+    places = points.random_places(np.random.default_rng(0), 500 * points.total)
     drawn = Counter(map(tuple, places.tolist()))
     assert len(drawn) == points.total
     for row in drawn:
-        point = np.array([v[k] for v, k in zip(points.values, row, strict=True)])
-        assert region.contains(point)
+        assert region.contains(points.at(np.array(row)))
     # The chi-squared statistic has mean n - 1 and standard deviation sqrt(2 (n - 1)).
     statistic = sum((number - 500) ** 2 / 500 for number in drawn.values())
     assert abs(statistic - points.total + 1) < 5 * np.sqrt(2 * points.total)
+
+
+def clopper_pearson(*numbers: Any) -> tuple[float, float]:
+    estimate = ShareEstimate.of(*numbers)
+    return estimate.low, estimate.high
 
 
 def test_the_interval_is_that_of_clopper_and_pearson() -> None:

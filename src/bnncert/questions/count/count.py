@@ -1,11 +1,16 @@
-"""The public function `count`."""
+"""How many grid points of a region have another class: an estimate, a proof of none, a search.
+
+The certificate is the tree of the search, and one part if a method proves the whole region.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
@@ -13,31 +18,32 @@ from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
+from bnncert.kernel.container import MOST_NUMBERS
 from bnncert.model.description import SignZero
-from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.proofs.request import CertificateRequest
+from bnncert.proofs.claims import claim_section, class_details
 from bnncert.questions.count.count_answer import (
     CountResult,
     ShareEstimate,
     lower_count,
     upper_count,
 )
-from bnncert.questions.count.count_claim import write_count
-from bnncert.questions.count.count_search import CountSearch
-from bnncert.questions.count.count_tree import Kind
+from bnncert.questions.count.count_search import CountSearch, NodeKind
 from bnncert.questions.count.grid_points import GridPoints
-from bnncert.questions.count.sampling import Sampling
-from bnncert.questions.prover import solve
+from bnncert.questions.count.layers_above import CHANGED, OPEN
+from bnncert.questions.prover import Effort, Prover
 from bnncert.regions import Region
 
-#: Points that are drawn for the estimate, and its level.
-SAMPLES, CONFIDENCE = 1000, 0.95
+#: Points that are drawn for the estimate, those that are drawn at once, and the level.
+SAMPLES, CHUNK, CONFIDENCE = 1000, 256, 0.95
 
 #: The shares of the time limit that the estimate and a proof for the whole region may take, and the
 #: most seconds for the proof.
 SAMPLING_SHARE, PROOF_SHARE, PROOF_SECONDS = 0.1, 0.4, 60.0
+
+#: The name of the part that proves the whole region.
+WHOLE = "whole region"
 
 
 def count(
@@ -57,7 +63,7 @@ def count(
 ) -> CountResult:
     """Count the points of a region on a grid whose class is not `label`.
 
-    A point is counted if an adversarial class has at least the score of the label there (a higher
+    A point is counted if a rival has at least the score of the label there (a higher
     one, if `ties` is "robust"); if sign(0) may be either, for some choice of the signs at ties.
 
     Parameters
@@ -107,125 +113,122 @@ def count(
     >>> found.total, found.lower, found.upper
     (1024, 638, 638)
     """
-    deadline = Deadline(timeout)
+    # The claim is about the network with this sign(0), so its part does not replace it again.
+    network = network.with_sign_zero(sign_zero)
+    prover = Prover(Effort(timeout=timeout, progress=progress, certificate=certificate), [network])
     if samples < 0:
         raise InputError(f"samples is {samples}; expected a number >= 0")
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence}; expected a number between 0 and 1")
     Options(seed=seed).check()
-    network = network.with_sign_zero(sign_zero)
     problem = robustness(network, region, label, targets, ties)
-    request = None if certificate is None else CertificateRequest(Path(certificate), network)
-    run = _Counting(problem, GridPoints.of(region), deadline, progress or _silent, ties)
-    with folder_for(certificate) as folder:
-        part = None if request is None else replace(request, path=folder / "part.bnncert")
+    run = _Count(problem, GridPoints.of(region), prover, ties)
+    with prover:
         try:
             run.draw(samples, confidence, seed)
-            run.prove(part)
+            run.prove()
             run.search.run(run.report)
         except KeyboardInterrupt as stop:
-            raise Interrupted(run.result()) from stop
-        result = run.result()
-        if request is None:
-            return result
-        reason = run.write(request.path, result)
-    return replace(result, certificate=None if reason else str(request.path), no_certificate=reason)
+            raise Interrupted(run.answer()) from stop
+        return run.certified(run.answer())
 
 
-def _silent(text: str, done: int, total: int) -> None:
-    """Report no progress."""
+class _Count:
+    """One count and what it has found."""
 
-
-@dataclass(eq=False)
-class _Counting:
-    """A count and what it has found."""
-
-    problem: Problem
-    points: GridPoints
-    deadline: Deadline
-    progress: Progress
-    ties: Ties
-    search: CountSearch = field(init=False)
-    estimate: ShareEstimate | None = None
-    witness: FloatArray | None = None
-    #: The proof for the whole region, and why it was not written.
-    part: Path | None = None
-    no_part: str = ""
-
-    def __post_init__(self) -> None:
-        self.search = CountSearch(self.problem, self.points, self.deadline)
+    def __init__(self, problem: Problem, points: GridPoints, prover: Prover, ties: Ties) -> None:
+        self.problem, self.points, self.prover, self.ties = problem, points, prover, ties
+        self.search = CountSearch(problem, points, prover.deadline)
+        self.estimate: ShareEstimate | None = None
+        self.witness: FloatArray | None = None
 
     def _share(self, share: float, most: float) -> Deadline:
         """Return a deadline for a part of the work."""
-        limit = self.deadline.seconds
-        return self.deadline.within(most if limit is None else min(most, share * limit))
+        limit = self.prover.deadline.seconds
+        return self.prover.deadline.within(most if limit is None else min(most, share * limit))
+
+    def _tell(self, text: str) -> None:
+        if self.prover.effort.progress is not None:
+            self.prover.effort.progress(text, 0, 0)
 
     def draw(self, samples: int, confidence: float, seed: int) -> None:
-        """Estimate the share of changed points from random ones."""
-        if samples:
-            self.progress("random points", 0, 0)
-            sampling = Sampling(self.problem, self.points, self.search.circuit)
-            limit = self._share(SAMPLING_SHARE, math.inf)
-            self.estimate = sampling(seed, samples, confidence, limit)
-            self.witness = sampling.witness
-
-    def prove(self, request: CertificateRequest | None) -> None:
-        """Try to prove that no point of a large region is changed, or find one that is."""
-        if self.witness is not None or self.search.is_easy() or self.deadline.passed():
+        """Estimate the share of changed points from random ones, as many as the time allows."""
+        if not samples:
             return
-        limit = self._share(PROOF_SHARE, PROOF_SECONDS)
+        self._tell("random points")
+        deadline, generator = self._share(SAMPLING_SHARE, math.inf), np.random.default_rng(seed)
+        found: Counter[int] = Counter()
+        while (drawn := found.total()) < samples and not deadline.passed():
+            for places in self.points.random_places(generator, min(CHUNK, samples - drawn)):
+                if deadline.passed():
+                    break
+                point = self.points.at(places)
+                verdict = self.search.verdict(point)
+                found[verdict] += 1
+                if verdict == CHANGED and self.witness is None:
+                    self.witness = point
+        if found:
+            numbers = found.total(), found[CHANGED], found[OPEN]
+            self.estimate = ShareEstimate.of(*numbers, confidence)
+
+    def prove(self) -> None:
+        """Try to prove that no point of a large region is changed, or find one that is."""
+        if self.witness is not None or self.search.is_easy() or self.prover.deadline.passed():
+            return
+        seconds = self._share(PROOF_SHARE, PROOF_SECONDS).remaining()
         try:
-            result = solve(
-                [self.problem],
-                "auto",
-                limit.remaining(),
-                progress=self.progress,
-                certificate=None if request is None else request.path,
-                stated=None if request is None else request.network,
-            )
+            self._learn(self.prover.decide(self.problem, seconds, name=WHOLE))
         except Interrupted as stop:
             self._learn(stop.answer)
             raise
-        self._learn(result)
 
     def _learn(self, result: Result) -> None:
         if result.status == "robust":
             self.search.close_root()
-            self.part = None if result.certificate is None else Path(result.certificate)
-            self.no_part = "" if self.part else ", ".join(result.notes)
         elif result.counterexample is not None:
             self.witness = result.counterexample.point
-
-    def write(self, path: Path, result: CountResult) -> str:
-        """Write the certificate; return why it was not written, or nothing."""
-        if self.search.root.kind == Kind.PROVED and self.part is None:
-            return self.no_part or "the proof for the whole region was not written"
-        found = (self.search, result.lower, result.witness, self.part)
-        return write_count(path, self.problem, self.ties, *found)
 
     def report(self, lower: int, upper: int) -> None:
         """Show the bounds."""
         total = upper_count(self.search.total)
-        bounds = f"at least {lower_count(lower)}, at most {upper_count(upper)} of {total} points"
-        self.progress(bounds, 0, 0)
+        self._tell(f"at least {lower_count(lower)}, at most {upper_count(upper)} of {total} points")
 
-    def result(self) -> CountResult:
+    def answer(self) -> CountResult:
         """Return what is known."""
-        search = self.search
+        search, problem = self.search, self.problem
         witness = search.witness if self.witness is None else self.witness
-        lower = max(search.changed, 0 if witness is None else 1)
-        assert self.problem.label is not None
-        rivals = tuple(t.rival for t in self.problem.targets if t.rival is not None)
+        assert problem.label is not None
+        rivals = tuple(t.rival for t in problem.targets if t.rival is not None)
         return CountResult(
-            self.problem.label,
+            problem.label,
             search.total,
-            lower,
+            max(search.changed, 0 if witness is None else 1),
             search.upper,
             self.estimate,
             search.nodes,
             search.leaves,
-            self.deadline.elapsed(),
+            self.prover.deadline.elapsed(),
             witness,
-            rivals=None if len(rivals) == self.problem.network.classes - 1 else rivals,
+            rivals=None if len(rivals) == problem.network.classes - 1 else rivals,
             ties=self.ties,
         )
+
+    def certified(self, found: CountResult) -> CountResult:
+        """Write the certificate if one is requested; return the answer that names it."""
+        prover, search, problem = self.prover, self.search, self.problem
+        if not prover.wants_certificate:
+            return found
+        is_proved = search.root.kind == NodeKind.PROVED
+        if is_proved and not prover.has(WHOLE):
+            reason = prover.reason or "the proof for the whole region was not written"
+            return replace(found, no_certificate=reason)
+        details = class_details(problem, problem.network, self.ties)
+        numbers = {"total": search.total, "lower": found.lower, "upper": search.upper}
+        details |= {name: f"{number:x}" for name, number in numbers.items()}
+        claim = claim_section("count", problem.region, details, search.root.arrays())
+        if found.witness is not None and search.changed == 0:
+            claim.arrays["witness"] = found.witness
+        if sum(array.size for array in claim.arrays.values()) > MOST_NUMBERS:
+            reason = f"the tree has more than {MOST_NUMBERS} numbers"
+            return replace(found, no_certificate=reason)
+        return replace(found, certificate=prover.finish(claim, [WHOLE] if is_proved else []))

@@ -43,7 +43,10 @@ def upper_count(count: int) -> str:
 
 @dataclass(frozen=True)
 class ShareEstimate:
-    """An estimate of the share of changed points from uniform random points of the region.
+    r"""An estimate of the share of changed points from uniform random points of the region.
+
+    For x changed points among n, the Clopper-Pearson interval at level 1 - a goes from the a/2
+    quantile of the beta distribution B(x, n - x + 1) to the 1 - a/2 quantile of B(x + 1, n - x).
 
     Attributes
     ----------
@@ -63,6 +66,16 @@ class ShareEstimate:
     confidence: float
     low: float
     high: float
+
+    @staticmethod
+    def of(samples: int, changed: int, undecided: int, confidence: float) -> ShareEstimate:
+        """Return the estimate; undecided points count as unchanged for `low`, else as changed."""
+        from scipy.stats import beta
+
+        tail, most = (1 - confidence) / 2, changed + undecided
+        low = 0.0 if changed == 0 else float(beta.ppf(tail, changed, samples - changed + 1))
+        high = 1.0 if most == samples else float(beta.ppf(1 - tail, most + 1, samples - most))
+        return ShareEstimate(samples, changed, undecided, confidence, low, high)
 
     @property
     def share(self) -> float:

@@ -6,6 +6,7 @@ input.  The points of an L0 ball are those with at most k inputs away from the c
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -43,12 +44,20 @@ class GridPoints:
     @staticmethod
     def of(region: Region) -> GridPoints:
         """Return the points of a region; raise InputError if they cannot be counted."""
-        _refuse(region)
+        if not region.is_box and region.norm != "l0":
+            raise InputError(
+                "counting takes a box, an linf ball or an l0 ball; the region is another"
+            )
         grid = region.values
-        assert grid is not None
+        if grid is None:
+            raise InputError(
+                "the region has no grid, so it has infinitely many points; state a grid"
+            )
         first, last = grid.first_from(region.lo), grid.last_until(region.hi)
         if region.norm is not None:
-            first, last = _inside(region, first, 1), _inside(region, last, -1)
+            # The box around a ball is rounded outwards, at most past one value.
+            first = first + _is_outside(region, grid.at(first))
+            last = last - _is_outside(region, grid.at(last))
         widest = int((last - first).max(initial=0)) + 1
         if widest * region.size > MOST_VALUES:
             raise InputError(
@@ -60,9 +69,8 @@ class GridPoints:
         values = tuple(table[: sizes[i], i].copy() for i in range(region.size))
         if region.norm != "l0":
             return GridPoints(values, grid.step)
-        home = np.array(
-            [int(np.searchsorted(v, c)) for v, c in zip(values, region.middle, strict=True)]
-        )
+        places = (np.searchsorted(v, c) for v, c in zip(values, region.middle, strict=True))
+        home = np.array([int(place) for place in places])
         return GridPoints(values, grid.step, home, int(region.radius))
 
     @property
@@ -73,36 +81,63 @@ class GridPoints:
         e_0(m) + .. + e_k(m) points, with the elementary symmetric polynomials e_j.
         """
         if self.changes is None:
-            total = 1
-            for values in self.values:
-                total *= values.size
-            return total
-        return sum(change_counts([v.size - 1 for v in self.values], self.changes))
+            return math.prod(values.size for values in self.values)
+        counts = [1] + [0] * self.changes
+        for values in self.values:
+            _with_input(counts, values.size - 1)
+        return sum(counts)
+
+    def at(self, places: IntArray) -> FloatArray:
+        """Return the point with these numbers of values."""
+        return np.array([v[k] for v, k in zip(self.values, places.tolist(), strict=True)])
+
+    def random_places(self, generator: np.random.Generator, count: int) -> IntArray:
+        """Return the places of uniform random points, one in each row.
+
+        In an L0 ball, the inputs are decided one after the other: with j changes left of which the
+        inputs from i on have e_0(i) + .. + e_j(i) possible combinations, input i changes with the
+        share of these combinations in which it does.
+        """
+        sizes = np.array([v.size for v in self.values])
+        drawn = generator.random((count, sizes.size))
+        places: IntArray = np.floor(drawn * sizes).astype(np.int64)
+        if self.changes is None:
+            return np.asarray(np.minimum(places, sizes - 1))
+        assert self.home is not None
+        shares = _change_shares((sizes - 1).tolist(), self.changes)
+        left = np.full(count, self.changes)
+        drawn = generator.random((count, sizes.size))
+        for i, home in enumerate(self.home.tolist()):
+            is_changed = drawn[:, i] < shares[i, left]
+            left = left - is_changed
+            others = np.floor(generator.random(count) * (sizes[i] - 1)).astype(np.int64)
+            others = np.minimum(others, max(0, sizes[i] - 2))
+            places[:, i] = np.where(is_changed, others + (others >= home), home)
+        return places
 
 
-def change_counts(others: list[int], most: int) -> list[int]:
-    """Return for j = 0..most how many points have exactly j changes."""
-    counts = [1] + [0] * most
-    for m in others:
-        for j in range(most, 0, -1):
-            counts[j] += m * counts[j - 1]
-    return counts
-
-
-def _refuse(region: Region) -> None:
-    """Raise InputError for a region whose points are not counted."""
-    if not region.is_box and region.norm != "l0":
-        raise InputError("counting takes a box, an linf ball or an l0 ball; the region is another")
-    if region.values is None:
-        raise InputError("the region has no grid, so it has infinitely many points; state a grid")
-
-
-def _inside(ball: Region, places: FloatArray, step: int) -> FloatArray:
-    """Return the places moved inwards to values that are exactly inside the ball."""
-    assert ball.values is not None
-    # The box around a ball is rounded outwards, at most past one value.
-    points = ball.values.at(places)
-    radius = Fraction(ball.reach)
+def _is_outside(ball: Region, points: FloatArray) -> IntArray:
+    """Return 1 for values that are outside of a ball in exact arithmetic, else 0."""
     pairs = zip(points.tolist(), ball.middle.tolist(), strict=True)
-    outside = np.array([abs(Fraction(x) - Fraction(c)) > radius for x, c in pairs])
-    return np.asarray(places + step * outside)
+    radius = Fraction(ball.reach)
+    return np.array([int(abs(Fraction(x) - Fraction(c)) > radius) for x, c in pairs])
+
+
+def _with_input(counts: list[int], others: int) -> None:
+    """Add an input with some other values to the numbers of points with j = 0, 1, .. changes."""
+    for j in range(len(counts) - 1, 0, -1):
+        counts[j] += others * counts[j - 1]
+
+
+def _change_shares(others: list[int], most: int) -> FloatArray:
+    """Return for each input and number of changes left the probability that the input changes."""
+    shares = np.zeros((len(others), most + 1))
+    counts = [1] + [0] * most
+    for i in range(len(others) - 1, -1, -1):
+        sums = np.cumsum(np.array(counts, dtype=object)).tolist()
+        for left in range(1, most + 1):
+            changed = others[i] * sums[left - 1]
+            # Integers of any size are divided with correct rounding.
+            shares[i, left] = changed / (changed + sums[left])
+        _with_input(counts, others[i])
+    return shares

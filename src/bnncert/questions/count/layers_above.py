@@ -2,22 +2,23 @@ r"""The layers above the first as functions of first-layer signs, with 0 for an 
 
 With u = W x over the known signs and r = |W| [x = 0], the sum of a neuron is between u - r and
 u + r; its sign is known if only one is possible there.  A point is *unchanged* if the margin over
-every adversarial class is certainly positive (not negative, if ties are robust), and *changed* if
-the margin over one of them certainly is not.  All sums are integers, so they are exact.
+every rival is certainly positive (not negative, if ties are robust), and *changed* if the margin
+over one of them certainly is not.  All sums are integers, so they are exact.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, FloatArray, SignArray
-from bnncert.model.layers import ROUNDOFF
-from bnncert.model.network import Network
+from bnncert.model.layers import ROUNDOFF, TIED, UNDECIDED, ThresholdLayer
+from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Target
 
 #: What is known of points.
@@ -26,7 +27,7 @@ UNCHANGED, OPEN, CHANGED = -1, 0, 1
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """The margins over all adversarial classes, as functions of the last layer's signs.
+    """The margins over all rivals, as functions of the last layer's signs.
 
     Row k is certainly satisfied from `safe` on (above it, if `strict`), and violated up to `bad`
     (below it, if not `strict`).
@@ -69,7 +70,7 @@ class KnownSigns:
 
     signs: tuple[SignArray, ...]
     verdict: int
-    #: The least margins over all adversarial classes, without their constants.
+    #: The least margins over all rivals, without their constants.
     least: FloatArray
 
 
@@ -77,15 +78,16 @@ class LayersAbove:
     """The layers above the first and the margins."""
 
     def __init__(self, network: Network, targets: tuple[Target, ...]) -> None:
-        self.margins = Margins.of(targets)
-        self.layers = network.layers[1:]
-        self._weights = [layer.weights.astype(np.float64).tocsr() for layer in self.layers]
+        self.margins, self._targets = Margins.of(targets), targets
+        self._network = replace(network, layers=network.layers[1:])
+        self._weights = [layer.weights.astype(np.float64).tocsr() for layer in self._network.layers]
         self._sizes = [abs(weights) for weights in self._weights]
 
     def propagate(self, first: SignArray) -> KnownSigns:
         """Return what follows from the signs of the first layer."""
         signs = [first]
-        for layer, weights, sizes in zip(self.layers, self._weights, self._sizes, strict=True):
+        layers = self._network.layers
+        for layer, weights, sizes in zip(layers, self._weights, self._sizes, strict=True):
             x = signs[-1].astype(np.float64)
             middle, radius = weights @ x, sizes @ (x == 0).astype(np.float64)
             signs.append(_settled(middle - radius, middle + radius, layer))
@@ -111,37 +113,58 @@ class LayersAbove:
         return layers + sizes[-1] * len(self.margins.rows)
 
     def folded(self, known: KnownSigns) -> FoldedLayers:
-        """Return the circuit of the open first-layer signs; all known signs are constants."""
+        """Return the layers as functions of the open first-layer signs; known ones are constant."""
         levels, open_ = [], np.flatnonzero(known.signs[0] == 0)
-        below = known.signs[0]
-        for layer, weights, signs in zip(self.layers, self._weights, known.signs[1:], strict=True):
+        below, layers = known.signs[0], self._network.layers
+        for layer, weights, signs in zip(layers, self._weights, known.signs[1:], strict=True):
             rows = np.flatnonzero(signs == 0)
             fixed = np.asarray(weights[rows] @ below.astype(np.float64))
             # Sums of fewer than 2^24 units are exact in float32.
             kind = np.float32 if layer.norm.max(initial=0.0) < 2**24 else np.float64
             inner = np.asarray(weights[rows][:, open_].toarray(), dtype=kind)
             plus, minus = layer.plus_from[rows] - fixed, layer.minus_upto[rows] - fixed
-            levels.append(FoldedLayer(inner, np.abs(inner), plus, minus))
+            levels.append((inner, np.abs(inner), plus, minus))
             below, open_ = signs, rows
         fixed = self.margins.rows @ below.astype(np.float64)
         return FoldedLayers(tuple(levels), self.margins.rows[:, open_], fixed, self.margins)
 
+    def break_ties(self, first: SignArray) -> int:
+        """Return what is known of a point with these exact first-layer signs, by enumeration.
 
-@dataclass(frozen=True, eq=False)
-class FoldedLayer:
-    """The open neurons of a layer as functions of those below."""
+        The point is changed if some choice of the signs at ties changes its class, and unchanged if
+        none does.  It stays open if the enclosure of an irrational threshold does not decide a
+        first-layer sign, or if there are more than MOST_TIE_CHOICES choices.
+        """
+        if np.any(first == UNDECIDED):
+            return OPEN
+        tried, is_certain = 0, True
+        for last in islice(self._last_signs(first), MOST_TIE_CHOICES):
+            tried += 1
+            answers = [target.is_violated(last) for target in self._targets]
+            if any(answer is True for answer in answers):
+                return CHANGED
+            is_certain = is_certain and not any(answer is None for answer in answers)
+        return UNCHANGED if is_certain and tried < MOST_TIE_CHOICES else OPEN
 
-    weights: npt.NDArray[Any]
-    sizes: npt.NDArray[Any]
-    plus: npt.NDArray[Any]
-    minus: npt.NDArray[Any]
+    def _last_signs(self, first: SignArray) -> Iterator[SignArray]:
+        """Yield the signs of the last layer for all choices at ties."""
+        tied = np.flatnonzero(first == TIED)
+        signs = first.copy()
+        for choice in product((1, -1), repeat=tied.size):
+            signs[tied] = choice
+            for pattern in self._network.exact_patterns(signs):
+                yield pattern[-1] if pattern else signs
 
 
 @dataclass(frozen=True, eq=False)
 class FoldedLayers:
-    """The part of the circuit that is open on a part of the region, for many points at once."""
+    """What is open above the first layer on a part of the region, for many points at once.
 
-    levels: tuple[FoldedLayer, ...]
+    A level has the weights of its open neurons on those below, their absolute values, the least sum
+    for +1 and the largest one for -1.
+    """
+
+    levels: tuple[tuple[npt.NDArray[Any], ...], ...]
     rows: FloatArray
     fixed: FloatArray
     margins: Margins
@@ -149,15 +172,15 @@ class FoldedLayers:
     def verdicts(self, signs: npt.NDArray[np.float32]) -> SignArray:
         """Return what the open first-layer signs of each row, 0 if undecided, show."""
         x = signs
-        for level in self.levels:
-            least, most = _bounds(x.astype(level.weights.dtype), level.weights, level.sizes)
-            plus = (least > level.minus).astype(np.float32)
-            x = plus - (most < level.plus)
+        for weights, sizes, plus_from, minus_upto in self.levels:
+            least, most = _bounds(x.astype(weights.dtype), weights, sizes)
+            x = (least > minus_upto).astype(np.float32) - (most < plus_from)
         least, most = _bounds(x.astype(np.float64), self.rows, np.abs(self.rows))
         return self.margins.verdicts(least + self.fixed, most + self.fixed)
 
 
 def _bounds(x: Any, weights: Any, sizes: Any) -> tuple[Any, Any]:
+    """Return the least and the largest sums for signs of which some are open."""
     middle, open_ = x @ weights.T, x == 0
     if not open_.any():
         return middle, middle
@@ -165,7 +188,7 @@ def _bounds(x: Any, weights: Any, sizes: Any) -> tuple[Any, Any]:
     return middle - radius, middle + radius
 
 
-def _settled(least: FloatArray, most: FloatArray, layer: Any) -> SignArray:
+def _settled(least: FloatArray, most: FloatArray, layer: ThresholdLayer) -> SignArray:
     """Return the signs of sums between two bounds, 0 if both are possible."""
     can_minus: BoolArray = least <= layer.minus_upto
     can_plus: BoolArray = most >= layer.plus_from
