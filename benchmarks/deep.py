@@ -216,7 +216,7 @@ def warm_up(arguments: argparse.Namespace) -> None:
             with suppress(bnncert.InputError):
                 ask(Question("", "", network, region, label, 1.0), method, 1)
     with suppress(ImportError):
-        from bnncert.engine.search.patterns.compilation import CELLS, ENUMERATION
+        from bnncert.engine.search.patterns.enumeration import CELLS, ENUMERATION
 
         ENUMERATION.wait(COMPILATION_SECONDS)
         CELLS.wait(COMPILATION_SECONDS)

@@ -52,13 +52,13 @@ GROUPS: dict[str, Limits] = {
     "buckets of elimination": (
         ("engine.search.elimination.elimination_search", "FIRST_SECONDS", (1e-9,)),
         ("engine.search.elimination.bound", "WIDTHS", ((1,), (2, 1), (3, 2))),
-        ("engine.search.elimination.clause_pool", "SHORT", (1, 4)),
+        ("engine.search.elimination.elimination_search", "SHORT", (1, 4)),
         ("engine.methods.elimination", "MEMORY_SHARE", (1e-12, 1e-7)),
     ),
     "estimates of elimination": (
         ("engine.search.elimination.bound", "ENTRY_SECONDS", (1.0, 1e-2)),
     ),
-    "cores": (("engine.reachability.cores", "MOST_SHRUNK", (0, 2)),),
+    "cores": (("engine.reachability.fast_signs", "MOST_SHRUNK", (0, 2)),),
     "slices of auto": (
         ("engine.methods.auto_run", "FIRST_SLICE", (1e-4, 0.01)),
         ("engine.methods.auto", "SHORT_PATTERNS", (0.0, 1e-4)),

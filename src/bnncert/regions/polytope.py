@@ -13,7 +13,7 @@ from bnncert.errors import InputError
 from bnncert.model.layers import ROUNDOFF
 from bnncert.regions.box import Box
 from bnncert.regions.grid import GridLike
-from bnncert.regions.linear_maxima import LinearMaxima
+from bnncert.regions.highs_ import LinearMaxima
 from bnncert.regions.region import EmptyRegionError, Point, Region, as_rows, checked_vector
 from bnncert.regions.support import box_support
 

@@ -11,8 +11,7 @@ import pytest
 
 import bnncert
 from bnncert.engine.methods.propagation import PatternEngine
-from bnncert.engine.presolve.pipeline import presolve
-from bnncert.engine.presolve.plain import plain_presolve
+from bnncert.engine.presolve.pipeline import plain_presolve, presolve
 from bnncert.engine.presolve.stability import stability
 from bnncert.kernel import check
 

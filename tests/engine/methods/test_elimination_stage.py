@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.engine.methods.elimination_stage import plan_kind
+from bnncert.engine.methods.auto import plan_kind
 from bnncert.engine.search.elimination.elimination_plan import make_plan
 
 CHAIN = [(v, v + 1) for v in range(20)]

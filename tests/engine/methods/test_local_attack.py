@@ -14,10 +14,10 @@ from bnncert import Options
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.attack import Attack
 from bnncert.engine.methods.base import Context
-from bnncert.engine.methods.local_attack import attack_locally
+from bnncert.engine.methods.elimination import attack_locally
 from bnncert.engine.replay import Replayer
 from bnncert.engine.search.elimination.bound import EliminationLimits, minimise, prepare
-from bnncert.engine.search.elimination.noise import influences, perturbed
+from bnncert.engine.search.elimination.elimination_search import influences, perturbed
 from bnncert.problem import Problem, robustness
 from tests.engine.methods.test_elimination import line, question
 from tests.engine.search.elimination.test_bound import brute_force, random_model, value

@@ -15,7 +15,7 @@ from bnncert.engine.methods import milp
 from bnncert.engine.methods.base import Context
 from bnncert.engine.methods.elimination import EliminationEngine
 from bnncert.engine.presolve.literals import literal
-from bnncert.engine.presolve.plain import plain_presolve
+from bnncert.engine.presolve.pipeline import plain_presolve
 from bnncert.engine.presolve.stability import stability
 from bnncert.engine.replay import Replayer
 from bnncert.problem import robustness

@@ -12,8 +12,8 @@ from hypothesis import given
 
 import bnncert
 from bnncert import Grid
-from bnncert.engine.presolve.lattice import first_layer_thresholds
 from bnncert.engine.presolve.pipeline import presolve
+from bnncert.engine.presolve.stability import first_layer_thresholds
 from tests.brute_force import TinyNetwork
 from tests.every_mode import few
 from tests.kernel.test_branches import KINDS, first_signs, geometry_of

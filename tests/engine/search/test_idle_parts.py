@@ -18,9 +18,9 @@ from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.search import idle_parts
+from bnncert.engine.search.branching import objective_values
 from bnncert.engine.search.idle_parts import IdleParts, find_idle, without
 from bnncert.engine.search.restrict import Restriction, Restrictor
-from bnncert.engine.search.rounding import objective_values
 from bnncert.engine.search.warm_start import Frame, pair_keys
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel import check

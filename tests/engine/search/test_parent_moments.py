@@ -7,7 +7,7 @@ import pytest
 
 from bnncert.deadline import Deadline
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
-from bnncert.engine.search.parent_moments import ParentMoments
+from bnncert.engine.search.frontier import ParentMoments
 from bnncert.engine.search.restrict import Restrictor
 from bnncert.engine.solvers.structured import solve_structured
 from tests.engine.solvers.test_low_rank import random_relaxation

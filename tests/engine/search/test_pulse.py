@@ -11,8 +11,7 @@ from bnncert import Ball, Network, verify
 from bnncert.arrays import FloatArray
 from bnncert.engine.search import pulse
 from bnncert.engine.search.frontier import Frontier, OpenNode
-from bnncert.engine.search.patterns.batch import NodeBatch
-from bnncert.engine.search.patterns.open_nodes import OpenNodes
+from bnncert.engine.search.patterns.open_nodes import NodeBatch, OpenNodes
 from bnncert.engine.search.pulse import Pulse
 from tests.engine.search.patterns.test_sharing import hard_network
 from tests.test_verification import random_network

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
+from bnncert.engine.search.branching import count_violated_pairs, objective_values
 from bnncert.engine.search.restrict import Restrictor
-from bnncert.engine.search.rounding import count_violated_pairs, objective_values
 from bnncert.problem import robustness
 from tests.strategies import NORMS, regions, tiny_networks
 

@@ -13,11 +13,11 @@ import pytest
 import scipy.sparse as sp
 
 from bnncert.deadline import Deadline
+from bnncert.engine import processes as apart
+from bnncert.engine.processes import call_apart
 from bnncert.engine.solvers import conic
-from bnncert.engine.solvers import killable_call as apart
 from bnncert.engine.solvers.clarabel_ import ClarabelSolver
 from bnncert.engine.solvers.conic import ConicProgram, ConicSolution, ConicSolver
-from bnncert.engine.solvers.killable_call import call_apart
 from bnncert.errors import InputError
 
 
@@ -91,7 +91,7 @@ def test_the_process_ends_with_the_one_that_asked(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     program = (
         "from pathlib import Path\nfrom bnncert.deadline import Deadline\n"
-        "from bnncert.engine.solvers.killable_call import call_apart\n"
+        "from bnncert.engine.processes import call_apart\n"
         "from tests.engine.solvers.test_apart import sleep\n"
         f"call_apart(sleep, (Path({str(pid)!r}),), Deadline(600))\n"
     )

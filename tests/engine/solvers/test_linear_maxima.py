@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bnncert.regions import Polytope
-from bnncert.regions.linear_maxima import LinearMaxima, LinearMaximum
+from bnncert.regions.highs_ import LinearMaxima, LinearMaximum
 
 
 def dual_value(polytope: Polytope, v: np.ndarray, y: np.ndarray) -> float:

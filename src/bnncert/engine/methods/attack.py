@@ -20,8 +20,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.methods.base import Context, Method, register
-from bnncert.engine.methods.grid_walk import WALKERS, GridWalk, has_few_points
-from bnncert.engine.methods.pixel_grid import on_grid
+from bnncert.engine.methods.grid_walk import WALKERS, GridWalk, has_few_points, on_grid
 from bnncert.engine.presolve.stability import LayerBounds
 from bnncert.engine.verdict import Counterexample, TargetResult
 from bnncert.model.layers import ThresholdLayer
@@ -427,7 +426,7 @@ class AttackMethod(Method):
         near: dict[str, TargetResult] = {}
         if not search.is_over and not context.deadline.passed():
             # Imported on use: it imports linear programs, and most attacks end before.
-            from bnncert.engine.methods.local_attack import attack_locally
+            from bnncert.engine.methods.elimination import attack_locally
 
             near = attack_locally(problem, context)
         if all(result.counterexample is None for result in near.values()):

@@ -18,8 +18,7 @@ from bnncert.engine.methods.branch import Branching, BranchMethod
 from bnncert.engine.methods.interval import IntervalMethod, interval_proof
 from bnncert.engine.methods.proof_stages import ProofStage, ProofTask
 from bnncert.engine.methods.propagation import PatternEngine, PropagationMethod
-from bnncert.engine.presolve.pipeline import Presolved
-from bnncert.engine.presolve.plain import plain_presolve
+from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
 from bnncert.engine.presolve.stability import LayerBounds
 from bnncert.engine.relaxations.reduced.problem import is_too_large
 from bnncert.engine.search.elimination.elimination_plan import EliminationPlan

@@ -1,4 +1,10 @@
-"""Exact minima by elimination of variables, for networks whose neurons read few inputs each."""
+"""Exact minima by elimination of variables, for networks whose neurons read few inputs each.
+
+Elimination is also an attack on local networks.  For the minimising patterns of all adversarial
+classes, and for patterns of perturbed costs, linear programs find points that have the pattern as
+nearly as possible.  These are often counterexamples that gradients do not find, even if no input
+has the pattern itself.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +19,8 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.grid_walk import on_grid
 from bnncert.engine.methods.interval import interval_proof
-from bnncert.engine.methods.pixel_grid import on_grid
 from bnncert.engine.methods.reduced_sdp import explain
 from bnncert.engine.presolve.literals import variable_of
 from bnncert.engine.presolve.pipeline import Presolved
@@ -294,3 +300,33 @@ class EliminationMethod(Method):
                 now = context.deadline.elapsed()
                 results.append(context.result(target, self.name, now, lower=lower, proved=proved))
         return tuple(results)
+
+
+#: Share of the remaining time, and the most seconds.
+SHARE, SECONDS = 0.4, 20.0
+
+#: Share of that time for learning clauses, before costs are perturbed.
+LEARNING_SHARE = 0.4
+
+
+def attack_locally(problem: Problem, context: Context) -> dict[str, TargetResult]:
+    """Return the result for each target, if the network is local and there is time."""
+    deadline = context.deadline.within(min(SECONDS, SHARE * context.deadline.remaining()))
+    if problem.network.depth != 2:
+        return {}
+    try:
+        presolved = context.presolve(problem, deadline)
+    except OutOfTimeError:
+        return {}
+    if local_plan(presolved, len(problem.targets), deadline) is None:
+        return {}
+    since = context.deadline.elapsed()
+    first = deadline.within(LEARNING_SHARE * deadline.remaining())
+    engine = start_engine(presolved, problem, problem.targets, context.deciding(), first)
+    if engine is None:
+        return {}
+    if engine.found is None:
+        # Without a time limit the attack ends after a few rounds.
+        engine.sample(deadline, rounds=None if context.deadline.seconds is not None else 1)
+    name = EliminationMethod.name
+    return {t.name: engine.result(t, name, since, float("-inf")) for t in problem.targets}

@@ -1,22 +1,43 @@
-"""Exact answers by mixed-integer nonlinear programming (SCIP): the L2 ball, and all other regions.
+r"""Exact answers by mixed-integer nonlinear programming (SCIP): the L2 ball, and all other regions.
 
-The model is that of `milp`; for an L2 ball its inputs are those of
-:mod:`bnncert.engine.relaxations.moments.ball_moments`, with the constraint |v|_2^2 <= 1.  These
-ignore a part of the data box; clauses exclude the signs that the box makes impossible.
+The model is that of `milp`; for an L2 ball its inputs are the projection of the ball to the space
+of the first-layer weights, with the constraint |v|_2^2 <= 1.  The unstable neurons depend only on W
+(x - m).  If the columns of Q are an orthonormal basis of the rows of W,
+
+    W (x - m) = r W Q v,      v = Q' (x - m) / r,      |v|_2 <= 1,
+
+and every such v belongs to a point of the ball: there is one variable for each unstable neuron
+instead of one for each input.  The data box is not represented by v, only by the bounds Lo and U of
+the neurons; clauses exclude the signs that the box makes impossible.
 """
 
 from __future__ import annotations
 
+import numpy as np
+import scipy.sparse as sp
+
 from bnncert.engine.methods.base import Context, register
 from bnncert.engine.methods.exact_search import ExactMethod, Solver
-from bnncert.engine.presolve.reduction import UnstableProblem
+from bnncert.engine.presolve.reduction import UnstableLayer, UnstableProblem
 from bnncert.engine.relaxations.linear import LinearModel
-from bnncert.engine.relaxations.moments.ball_moments import ball_block
 from bnncert.engine.solvers.gurobi_ import GurobiModel
 from bnncert.engine.solvers.scip_ import ScipModel
 from bnncert.errors import InputError
 from bnncert.regions import Region
-from bnncert.regions.linear_block import InputBlock
+from bnncert.regions.linear_block import InputBlock, input_block
+
+
+def ball_block(region: Region, layer: UnstableLayer) -> InputBlock:
+    """Describe an L2 ball by few variables v; the solver adds the constraint |v|_2 <= 1."""
+    used = layer.inputs
+    if layer.size >= used.size:
+        # v = (x - m) / r has as few variables and represents the data box, too.
+        return input_block(region, used)
+    basis = np.linalg.qr(layer.weights.toarray().astype(np.float64).T)[0]
+    ones = np.ones(layer.size)
+    spread = sp.csr_array(region.radius * basis)
+    nothing = sp.csr_array((0, layer.size))
+    return InputBlock(used, region.middle[used], spread, -ones, ones, nothing, np.zeros(0))
 
 
 @register

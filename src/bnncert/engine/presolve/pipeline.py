@@ -3,6 +3,10 @@ r"""Presolve: every rule, layer by layer, until nothing changes.
 Layer by layer each neuron becomes fixed, a literal of a *variable* (x = sign * v), or a variable of
 its own.  Facts about a layer concern only the layers above it.  One pass upwards, which applies the
 rules to a layer until nothing changes, therefore reaches the fixed point of all rules.
+
+`plain_presolve` uses intervals alone, for searches that represent the region in other ways: if a
+ball limits the number of sign changes, nearly all pairs of neurons conflict, and finding them takes
+far longer than the search that follows.
 """
 
 from __future__ import annotations
@@ -17,13 +21,17 @@ import scipy.sparse as sp
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, Grace, OutOfTimeError
 from bnncert.engine.presolve.conflicts import ConflictingPairs, close
-from bnncert.engine.presolve.lattice import first_layer_thresholds
 from bnncert.engine.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.engine.presolve.merging import equal_rows
 from bnncert.engine.presolve.pairs import conflicting_pairs
 from bnncert.engine.presolve.presolve_record import PresolveRecord
 from bnncert.engine.presolve.ranges import sum_ranges
-from bnncert.engine.presolve.stability import LayerBounds, first_layer, settle_states
+from bnncert.engine.presolve.stability import (
+    LayerBounds,
+    first_layer,
+    first_layer_thresholds,
+    settle_states,
+)
 from bnncert.engine.presolve.triples import Triples, conflicting_triples
 from bnncert.model.layers import ThresholdLayer
 from bnncert.model.matrices import row_blocks, row_norms
@@ -347,3 +355,36 @@ def presolve(network: Network, region: Region, *, deadline: Deadline | None = No
     are left.
     """
     return PresolveRun(network, region, deadline or Deadline(None)).run()
+
+
+def plain_presolve(network: Network, region: Region, bounds: tuple[LayerBounds, ...]) -> Presolved:
+    """Return the network with a variable for each unstable neuron and without pairs."""
+    record = PresolveRecord()
+    layers: list[PresolvedLayer] = []
+    owner_layer, owner = [], []
+    variables = 0
+    for number, (layer, made) in enumerate(zip(network.layers, bounds, strict=True)):
+        stable = np.flatnonzero(made.state)
+        record.add("stable", number, stable, made.state[stable])
+        rows, shift = sp.csr_array((layer.size, 0)), np.zeros(layer.size)
+        if layers:
+            rows, shift = over_variables(layer, layers[-1], variables)
+        variable = np.full(layer.size, -1, dtype=np.int64)
+        if number == 0 or number < network.depth - 1:
+            unstable = made.unstable
+            variable[unstable] = variables + np.arange(unstable.size)
+            variables += unstable.size
+            owner_layer.append(np.full(unstable.size, number, dtype=np.int64))
+            owner.append(unstable)
+        sign = np.ones(layer.size, dtype=np.int8)
+        layers.append(PresolvedLayer(made, variable, sign, rows, shift))
+    return Presolved(
+        network,
+        region,
+        tuple(layers),
+        np.concatenate(owner_layer),
+        np.concatenate(owner),
+        ConflictingPairs.none(),
+        record,
+        contradiction=False,
+    )

@@ -24,9 +24,8 @@ import scipy.sparse as sp
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern, find_conflict
-from bnncert.engine.reachability.grid_signs import grid_feasibility
-from bnncert.engine.reachability.l0_signs import l0_feasibility
 from bnncert.engine.reachability.polyhedron import polyhedral_feasibility
+from bnncert.engine.reachability.searched_signs import grid_feasibility, l0_feasibility
 from bnncert.engine.solvers.clarabel_ import run_clarabel
 from bnncert.regions import Box, Region
 

@@ -1,21 +1,94 @@
-r"""Fast feasibility check in floating point, with checked answers.
+r"""Fast feasibility checks in floating point, with checked answers.
 
 Maximising the smallest margin is a linear program (a cone program for the L2 ball).  The answer of
 the solver is not trusted: the caller evaluates the signs at a point in exact arithmetic, and the
 Farkas multipliers of a conflict are checked here, rounding errors included.
+
+The *elastic* linear program finds a point of the region that is as near as possible to having
+wanted first-layer signs.  It has a slack e_j with a price p_j for every neuron j:
+
+    min sum_j p_j e_j   s.t.   s_j (w_j.x + b_j) / |w_j|_2 + e_j >= margin,   e >= 0,   x in B.
+
+If the pattern occurs with this margin, all slacks are zero.  Otherwise neurons with a low price
+have slacks, and the multipliers are often Farkas multipliers of several conflicts at once.  The
+program is built once: another pattern only changes the bounds of its rows.
+
+These multipliers prove several conflicts at once, because neurons without common
+inputs are independent.  Each connected set of neurons is solved again on its own as long as it
+contains conflicts, which then have few neurons.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
-from bnncert.arrays import FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.engine.reachability.ball_signs import cone_guide
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern, find_conflict
-from bnncert.engine.reachability.scaled_rows import ScaledRows
+from bnncert.engine.reachability.searched_signs import MOST_SHRUNK
+from bnncert.model.layers import ThresholdLayer
 from bnncert.regions import Region
+from bnncert.regions.highs_ import HighsModel
+from bnncert.regions.linear_block import InputBlock, input_block
+from bnncert.regions.linear_program import LinearProgram
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledRows:
+    """(w_j.x + b_j) / length_j = matrix_j.v + constant_j for the variables v of the region."""
+
+    block: InputBlock
+    matrix: Any
+    constant: FloatArray
+    length: FloatArray
+
+    @classmethod
+    def of(cls, layer: ThresholdLayer, neurons: IntArray, region: Region) -> ScaledRows:
+        """Return the rows of some neurons; a length is |w_j|_2 times the size of the region."""
+        rows = layer.weights[neurons].astype(np.float64)
+        block = input_block(region, np.unique(rows.indices).astype(np.int64))
+        part = rows[:, block.index]
+        norm = np.sqrt(np.asarray((part * part).sum(axis=1)).reshape(-1))
+        scale = float(np.abs(block.spread.data).max(initial=0.0)) or 1.0
+        # A neuron without weights has the sign of its bias: any positive scale is valid.
+        length = np.where(norm > 0, norm, 1.0) * scale
+        scaled = sp.diags_array(1.0 / length) @ part
+        constant = scaled @ block.base + layer.bias[neurons] / length
+        return cls(block, sp.csr_array(scaled @ block.spread), constant, length)
+
+    def program(
+        self, matrix: Any, more: Any, row_lower: FloatArray, cost: FloatArray, bounds: FloatArray
+    ) -> HighsModel:
+        """Return  min cost.e  s.t.  matrix v + more e >= row_lower,  bounds[0] <= e <= bounds[1].
+
+        The variables v are those of the region; `matrix` is that of the rows or a multiple of it.
+        """
+        block, (count, extra) = self.block, more.shape
+        right = block.right.size
+        nothing = sp.csr_array((right, extra))
+        program = LinearProgram(
+            cost=np.concatenate([np.zeros(block.size), cost]),
+            matrix=sp.vstack([sp.hstack([matrix, more]), sp.hstack([block.rows, nothing])]).tocsr(),
+            row_lower=np.concatenate([row_lower, np.full(right, -np.inf)]),
+            row_upper=np.concatenate([np.full(count, np.inf), block.right]),
+            lower=np.concatenate([block.lower, bounds[0]]),
+            upper=np.concatenate([block.upper, bounds[1]]),
+            integer=np.zeros(block.size + extra, dtype=bool),
+        )
+        return HighsModel(program, {"threads": 1})
+
+    def point(self, values: FloatArray, region: Region) -> FloatArray:
+        """Return the input for values of the variables; other inputs are those of the centre."""
+        point = np.array(region.center)
+        point[self.block.index] = self.block.base + self.block.spread @ values
+        return point
 
 
 def fast_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
@@ -71,3 +144,125 @@ class MarginProgram:
             return None
         multipliers = np.maximum(answer.multipliers[:count], 0.0) / self._rows.length
         return self._rows.point(answer.point[:-1], self._region), multipliers[kept]
+
+
+#: The wanted distance from the threshold, as a share of the largest half-width of the region: far
+#: above the errors of a solver, and so small that it excludes few points.
+MARGIN = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticPoint:
+    """A point inside the region, and a multiplier >= 0 for each neuron."""
+
+    point: FloatArray
+    multipliers: FloatArray
+
+
+class ElasticProgram:
+    """The elastic program of some neurons of the first layer.
+
+    An L2 ball is represented by the box around it, and points are projected back.
+    """
+
+    def __init__(self, layer: ThresholdLayer, neurons: IntArray, region: Region) -> None:
+        self.neurons, self._region = neurons, region
+        self._rows = rows = ScaledRows.of(layer, neurons, region)
+        count = neurons.size
+        eye = sp.identity(count, format="csr")
+        bounds = np.outer([0.0, np.inf], np.ones(2 * count))
+        self._program = rows.program(
+            rows.matrix, sp.hstack([eye, -eye]), np.full(count, -np.inf), np.ones(2 * count), bounds
+        )
+
+    def solve(
+        self, signs: SignArray, prices: FloatArray | None, deadline: Deadline
+    ) -> ElasticPoint | None:
+        """Return the best point for a pattern, or None if the deadline has passed.
+
+        Parameters
+        ----------
+        prices
+            The cost of a unit of slack of each neuron; None for 1.
+        """
+        count, block = self.neurons.size, self._rows.block
+        wanted = signs > 0
+        self._program.set_row_bounds(
+            np.where(wanted, MARGIN - self._rows.constant, -np.inf),
+            np.where(wanted, np.inf, -MARGIN - self._rows.constant),
+        )
+        price = np.ones(count) if prices is None else prices / max(prices.max(initial=0.0), 1e-300)
+        self._program.set_cost(np.concatenate([np.zeros(block.size), price, price]), 0.0)
+        answer = self._program.solve(deadline)
+        if answer.point is None or answer.multipliers is None:
+            return None
+        point = self._rows.point(answer.point[: block.size], self._region)
+        multipliers = np.maximum(signs * answer.multipliers[:count], 0.0) / self._rows.length
+        return ElasticPoint(self._region.project(point[None, :])[0], multipliers)
+
+
+def disjoint_conflicts(
+    pattern: SignPattern, multipliers: FloatArray, region: Region, deadline: Deadline
+) -> Iterator[Feasibility]:
+    """Yield conflicts without common neurons, each with multipliers that prove it."""
+    used = np.flatnonzero(multipliers > 1e-9 * multipliers.max(initial=0.0))
+    for part in _connected(pattern, used):
+        connected = _ConnectedPart(pattern.part(part), region)
+        left = np.arange(part.size)
+        while left.size and not deadline.passed():
+            found = connected.conflict(left, deadline)
+            if found is None:
+                break
+            small = connected.shrunk(found, deadline)
+            assert small.conflict is not None
+            yield _moved(small, part)
+            left = np.setdiff1d(left, small.conflict)
+
+
+class _ConnectedPart:
+    """The conflicts of a part of a pattern; its linear program is built once."""
+
+    def __init__(self, pattern: SignPattern, region: Region) -> None:
+        self._pattern, self._region = pattern, region
+        self._program = None if region.norm == "l2" else MarginProgram(pattern, region)
+
+    def conflict(self, places: IntArray, deadline: Deadline) -> Feasibility | None:
+        """Return a conflict among some neurons, or None if none is found."""
+        part = self._pattern.part(places)
+        found: Feasibility | None
+        if self._program is None:
+            found = fast_feasibility(part, self._region, deadline)
+        else:
+            guide = self._program.solve(deadline, places)
+            found = None if guide is None else find_conflict(part, guide[1], self._region)
+        return None if found is None or found.conflict is None else _moved(found, places)
+
+    def shrunk(self, found: Feasibility, deadline: Deadline) -> Feasibility:
+        """Leave out neurons one at a time, if the others still conflict."""
+        assert found.conflict is not None
+        kept: IntArray = found.conflict
+        if kept.size > MOST_SHRUNK:
+            return found
+        for place in found.conflict.tolist():
+            if kept.size <= 2 or place not in kept or deadline.passed():
+                continue
+            smaller = self.conflict(kept[kept != place], deadline)
+            if smaller is not None and smaller.conflict is not None:
+                found, kept = smaller, smaller.conflict
+        return found
+
+
+def _moved(found: Feasibility, places: IntArray) -> Feasibility:
+    """Return a conflict of a part of the pattern with its places in the whole pattern."""
+    assert found.conflict is not None
+    return Feasibility(conflict=places[found.conflict], multipliers=found.multipliers)
+
+
+def _connected(pattern: SignPattern, used: IntArray) -> Iterator[IntArray]:
+    """Yield the sets of neurons that are connected by common inputs."""
+    if not used.size:
+        return
+    rows = sp.csr_array(pattern.layer.weights[pattern.neurons[used]] != 0).astype(np.int64)
+    count, label = connected_components(rows @ rows.T, directed=False)
+    for k in range(count):
+        yield used[label == k]

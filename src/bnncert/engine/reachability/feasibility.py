@@ -17,7 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
-from bnncert.engine.presolve.lattice import first_layer_thresholds
+from bnncert.engine.presolve.stability import first_layer_thresholds
 from bnncert.model.layers import ThresholdLayer
 from bnncert.regions import Region
 

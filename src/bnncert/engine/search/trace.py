@@ -13,7 +13,7 @@ from bnncert.engine.presolve.literals import sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.relaxations.reduced.dual_point import DualPoint
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
-from bnncert.engine.search.patterns.pattern_record import TreeRecord
+from bnncert.engine.search.patterns.open_nodes import TreeRecord
 from bnncert.engine.search.restrict import Restriction
 from bnncert.engine.search.tree import Tree
 from bnncert.engine.search.warm_start import Frame, NodeMultipliers, keep

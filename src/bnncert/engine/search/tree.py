@@ -29,14 +29,17 @@ from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
 from bnncert.engine.relaxations.reduced.patterns import starting_moments
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
 from bnncert.engine.relaxations.reduced.relaxation import LATTICE_GAP, relax_reduced
-from bnncert.engine.search.branching import choose_variable
-from bnncert.engine.search.frontier import Frontier, OpenNode
+from bnncert.engine.search.branching import (
+    choose_variable,
+    count_violated_pairs,
+    objective_values,
+    round_moments,
+)
+from bnncert.engine.search.frontier import Frontier, OpenNode, ParentMoments
 from bnncert.engine.search.idle_parts import IdleParts, find_idle, without
 from bnncert.engine.search.node_patterns import NodePatterns
-from bnncert.engine.search.parent_moments import ParentMoments
 from bnncert.engine.search.pulse import Pulse
 from bnncert.engine.search.restrict import Restriction, Restrictor, sum_of_minima
-from bnncert.engine.search.rounding import count_violated_pairs, objective_values, round_moments
 from bnncert.engine.search.warm_start import Frame, NodeMultipliers, keep, start_from
 from bnncert.engine.solvers.structured import Iterate, solve_structured
 from bnncert.engine.solvers.structured_program import StructuredMultipliers

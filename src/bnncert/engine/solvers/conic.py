@@ -17,7 +17,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.engine.solvers.killable_call import call_apart
+from bnncert.engine.processes import call_apart
 
 #: Up to this `ConicProgram.work` an iteration takes far less than a second, so that a solver keeps
 #: its time limit.

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.engine.methods import solve_relaxation
-from bnncert.engine.presolve.pipeline import presolve
-from bnncert.engine.relaxations.reduced import lazy_pairs
-from bnncert.engine.relaxations.reduced.lazy_pairs import (
+from bnncert.engine.methods.solve_relaxation import (
     for_all_pairs,
     violated_pairs,
     with_pairs,
 )
+from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.solvers.structured_program import StructuredMultipliers
@@ -70,7 +69,7 @@ def test_enough_rounds_end_at_the_bound_of_all_pairs(image: int, lazy: pytest.Mo
     lazy.setattr(solve_relaxation, "PAIR_ROUNDS", 1)
     without = lower()
     lazy.setattr(solve_relaxation, "PAIR_ROUNDS", 30)
-    lazy.setattr(lazy_pairs, "VISIBLE", 1e-6)
+    lazy.setattr(solve_relaxation, "VISIBLE", 1e-6)
     rounds = lower()
     lazy.undo()
     assert without < rounds == pytest.approx(lower(), abs=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 
 from bnncert.deadline import Deadline
 from bnncert.engine.search.elimination.bound import EliminationLimits, prepare
-from bnncert.engine.search.elimination.clause_pool import ClausePool
+from bnncert.engine.search.elimination.elimination_search import ClausePool
 
 
 def test_violated_clauses_are_those_whose_literals_all_hold() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.engine.search.elimination import order as orders
+from bnncert.engine.search.elimination import bound as orders
+from bnncert.engine.search.elimination.bound import components, min_fill_order, neighbourhoods
 from bnncert.engine.search.elimination.elimination_plan import make_plan
-from bnncert.engine.search.elimination.order import components, min_fill_order, neighbourhoods
 
 FOREVER = Deadline(None)
 

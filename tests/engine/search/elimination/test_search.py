@@ -14,14 +14,12 @@ from bnncert import Options
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.base import Context
 from bnncert.engine.methods.elimination import EliminationEngine
-from bnncert.engine.presolve.pipeline import Presolved, presolve
-from bnncert.engine.presolve.plain import plain_presolve
+from bnncert.engine.presolve.pipeline import Presolved, plain_presolve, presolve
 from bnncert.engine.presolve.stability import stability
 from bnncert.engine.replay import Replayer
 from bnncert.engine.search.elimination import bound, factors
 from bnncert.engine.search.elimination.bound import EliminationLimits, minimise, prepare
-from bnncert.engine.search.elimination.factors import build_factors
-from bnncert.engine.search.elimination.objectives import integer_objective
+from bnncert.engine.search.elimination.factors import build_factors, integer_objective
 from bnncert.problem import Objective, Problem, robustness
 from tests.brute_force import TinyNetwork, TinyQuestion, reachable_first_layers
 from tests.random_questions import random_region

@@ -16,9 +16,8 @@ from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.feasibility import SignPattern, proves_infeasible
 from bnncert.engine.search.patterns import cells as cell_module
 from bnncert.engine.search.patterns import pattern_search
-from bnncert.engine.search.patterns.box_rows import BoxRows
-from bnncert.engine.search.patterns.cells import CellEnumerator
-from bnncert.engine.search.patterns.cells_numba import exclude_node
+from bnncert.engine.search.patterns.cells import BoxRows, CellEnumerator
+from bnncert.engine.search.patterns.cells_loop import exclude_node
 from bnncert.engine.search.patterns.circuit import Circuit
 from bnncert.engine.search.patterns.enumeration import Enumerated, FlipEnumerator
 from bnncert.engine.search.patterns.interval_propagation import evaluate

@@ -10,7 +10,7 @@ import pytest
 
 import bnncert
 from bnncert.deadline import Deadline
-from bnncert.engine.search.patterns.compilation import Compilation
+from bnncert.engine.search.patterns.enumeration import Compilation
 from tests.engine.search.patterns.test_search import deep_network
 
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.engine.search.patterns.enumeration import FlipEnumerator
+from bnncert.engine.search.patterns.enumeration import FlipEnumerator, FlipRules
 from bnncert.engine.search.patterns.enumeration_products import enumerate_node
-from bnncert.engine.search.patterns.exclusions import FlipRules
 from bnncert.engine.search.patterns.interval_propagation import imply, literal_table, propagate
 from bnncert.engine.search.patterns.packed_circuit import pack
 from tests.engine.search.patterns.test_search import circuit_of, deep_network

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnncert.engine.search.patterns.batch import NodeBatch
-from bnncert.engine.search.patterns.open_nodes import OpenNodes
+from bnncert.engine.search.patterns.open_nodes import NodeBatch, OpenNodes
 
 
 def batch(*numbers: int) -> NodeBatch:

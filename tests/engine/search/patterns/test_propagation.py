@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnncert.engine.search.patterns.circuit import Circuit, Level
+from bnncert.engine.search.patterns.circuit import Circuit, Level, LinearObjectives
 from bnncert.engine.search.patterns.interval_propagation import evaluate, propagate
-from bnncert.engine.search.patterns.linear_objectives import LinearObjectives
 
 
 def random_circuit(rng: np.random.Generator, inputs: int, *, contiguous: bool) -> Circuit:

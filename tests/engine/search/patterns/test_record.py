@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bnncert.engine.search.patterns.pattern_record import LEAF, TreeRecord
+from bnncert.engine.search.patterns.open_nodes import LEAF, TreeRecord
 
 
 def test_a_tree_that_was_searched_in_parts_is_that_of_one_search() -> None:

@@ -19,9 +19,8 @@ from bnncert.engine.methods import propagation
 from bnncert.engine.processes import WorkerProcess
 from bnncert.engine.replay import Replayer
 from bnncert.engine.search.patterns import enumeration, pattern_search, sharing
-from bnncert.engine.search.patterns.batch import NodeBatch
+from bnncert.engine.search.patterns.open_nodes import LEAF, NodeBatch
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Realiser
-from bnncert.engine.search.patterns.pattern_record import LEAF
 from bnncert.engine.search.patterns.process_pool import ProcessPool
 from bnncert.engine.search.patterns.sharing import SharedSearch
 from bnncert.engine.search.patterns.subtrees import Searched, Subtrees, SubtreeSolver

@@ -5,12 +5,22 @@ minimum is that of f over the inputs.  If no input has it, Farkas multipliers pr
 its signs exclude each other: this *learned clause* holds for all objectives and is one more factor
 of the next elimination.  An elastic linear program finds points that nearly have the pattern, and
 they are tried as counterexamples.
+
+Patterns near the minimum come from eliminations with perturbed costs: a random multiple of x_v is
+added to the costs of every variable v.  The minimising patterns of several perturbations differ in
+signs that have little influence, and agree in the others.
+
+Not all clauses are taken into account.  A clause whose variables are in one bucket without it costs
+nothing.  Any other clause joins variables and widens the tables, so it is *activated* only when a
+minimising pattern violates it. Conflicting pairs of presolve and learned clauses are treated in the
+same way.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -18,15 +28,18 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from bnncert.arrays import FloatArray, SignArray
+from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.engine.presolve.literals import literal
+from bnncert.engine.presolve.literals import literal, variable_of
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.reachability.ball_signs import exact_feasibility
-from bnncert.engine.reachability.cores import disjoint_conflicts
-from bnncert.engine.reachability.elastic import ElasticProgram
-from bnncert.engine.reachability.fast_signs import fast_feasibility
+from bnncert.engine.reachability.fast_signs import (
+    ElasticProgram,
+    disjoint_conflicts,
+    fast_feasibility,
+)
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
+from bnncert.engine.search.clauses import ClauseSet
 from bnncert.engine.search.elimination.bound import (
     EliminationLimits,
     Prepared,
@@ -34,13 +47,95 @@ from bnncert.engine.search.elimination.bound import (
     minimise,
     prepare,
 )
-from bnncert.engine.search.elimination.clause_pool import ClausePool
-from bnncert.engine.search.elimination.factors import build_factors
-from bnncert.engine.search.elimination.noise import influences, perturbed
-from bnncert.engine.search.elimination.objectives import integer_objective
-from bnncert.engine.search.elimination.tables import InexactTableError, Model
+from bnncert.engine.search.elimination.factors import build_factors, integer_objective
+from bnncert.engine.search.elimination.tables import (
+    InexactTableError,
+    Model,
+    Table,
+    float_type,
+    spread,
+)
 from bnncert.engine.search.trace import LearnedClause
 from bnncert.problem import Objective
+
+
+def influences(model: Model, size: int) -> FloatArray:
+    """Return the change of each objective (column) that each of `size` variables (row) can make."""
+    total = np.zeros((size, model.objectives))
+    for table in model.tables:
+        if not table.scope or table.values.shape[-1] != model.objectives:
+            continue
+        axes = tuple(range(len(table.scope)))
+        high = np.where(np.isfinite(table.values), table.values, -np.inf).max(axis=axes)
+        move = high - table.values.min(axis=axes)
+        total[list(table.scope)] += np.where(np.isfinite(move), move, 0.0)
+    return total
+
+
+def perturbed(
+    model: Model, objective: int, influence: FloatArray, generator: np.random.Generator, count: int
+) -> Model:
+    """Return `count` perturbations of one objective; `influence` are the sizes of the noise."""
+    own: IntArray = np.full(count, objective, dtype=np.int64)
+    noise = np.rint(generator.normal(size=(influence.size, count)) * influence[:, None])
+    tables, done = [], set()
+    for table in columns(model, own).tables:
+        # Each variable is perturbed in the first table that has it and belongs to the objective.
+        new = [v for v in table.scope if v not in done]
+        if not new or table.values.shape[-1] != count:
+            tables.append(table)
+            continue
+        done.update(new)
+        tables.append(_with_noise(table, {v: noise[v] for v in new}))
+    return replace(model, tables=tuple(tables), objectives=count)
+
+
+def _with_noise(table: Table, noise: dict[int, FloatArray]) -> Table:
+    reach = table.reach + sum(int(np.abs(weights).max()) for weights in noise.values())
+    values = table.values.astype(float_type(reach))
+    for v, weights in noise.items():
+        values = values + spread(np.stack([weights, -weights]), (v,), table.scope)
+    return Table(table.scope, values.astype(float_type(reach)), reach)
+
+
+#: Longer clauses join so many variables that they are activated only if no shorter one helps.
+SHORT = 4
+
+
+class ClausePool(ClauseSet):
+    """Clauses with their variables, and how often a minimising pattern violated each of them."""
+
+    def __init__(self, clauses: Iterable[IntArray] = ()) -> None:
+        super().__init__()
+        self.scopes: list[tuple[int, ...]] = []
+        #: How often each active clause was violated by a minimising pattern.
+        self.uses: Counter[int] = Counter()
+        for clause in clauses:
+            self.add(clause)
+
+    @property
+    def active(self) -> list[int]:
+        """The active clauses, those that were violated most often first."""
+        return sorted(self.uses, key=lambda i: (-self.uses[i], self.clauses[i].size, i))
+
+    def add(self, literals: IntArray) -> bool:
+        """Add a clause; False if it is in the pool already."""
+        new = super().add(literals)
+        if new:
+            self.scopes.append(tuple(variable_of(self.clauses[-1]).tolist()))
+        return new
+
+    def activate(self, clauses: Iterable[int]) -> None:
+        """Activate the short ones of the clauses that a pattern violates: they exclude it."""
+        violated = list(clauses)
+        longest = max(SHORT, min((self.clauses[i].size for i in violated), default=0))
+        self.uses.update(i for i in violated if self.clauses[i].size <= longest)
+
+    def violated(self, signs: SignArray) -> list[int]:
+        """Return the clauses that a pattern violates; `signs` are those of all variables."""
+        found: list[int] = np.flatnonzero(self.violations(signs[None, :])[0]).tolist()
+        return found
+
 
 #: How a search ends: all objectives are done, a point ended it, no progress is possible, or the
 #: deadline passed.

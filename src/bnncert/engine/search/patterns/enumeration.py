@@ -3,23 +3,137 @@
 A loop compiled by numba enumerates the patterns, each from the one before.  Matrix products
 (`enumeration_products`) evaluate those of circuits that the loop does not take, and of all circuits
 until it is compiled.  Both give the same answers.
+
+The first call of a compiled function takes seconds on a machine that has not compiled it yet, and
+cannot be interrupted.  It is therefore made in a thread: the search evaluates patterns by NumPy
+until the function is ready, and keeps its time limit.  Later processes load the function from
+numba's cache on disk in a fraction of a second.
+
+Conflicting pairs are rules for sets of flips: relative to the pattern of the centre, a pattern is a
+set of flips.  A conflicting pair of two flipped signs means that these flips exclude each other
+(they clash); a conflicting pair of a flipped and an unflipped sign means that the first flip needs
+the second one.  At most 64 open signs are handled, so that a set is one word of bits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Event, Lock, Thread
 
 import numpy as np
 
-from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
+from bnncert.arrays import BoolArray, Float32Array, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
+from bnncert.engine.presolve.literals import literal
 from bnncert.engine.search.patterns.circuit import Circuit
-from bnncert.engine.search.patterns.compilation import ENUMERATION
-from bnncert.engine.search.patterns.exclusions import FlipRules
 from bnncert.engine.search.patterns.flips import UNITS, FlipBudget
-from bnncert.engine.search.patterns.packed_circuit import PackedCircuit, PackedFlips, pack
+from bnncert.engine.search.patterns.packed_circuit import (
+    WORD,
+    PackedCircuit,
+    PackedFlips,
+    Words,
+    pack,
+)
+
+#: Seconds for which a search waits once: enough to load the function from disk.
+PATIENCE = 1.5
+
+
+class Compilation:
+    """A call that compiles what it uses, made once in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock, self._ready = Lock(), Event()
+        self._thread: Thread | None = None
+
+    def is_ready(self, call: Callable[[], None], limit: Deadline) -> bool:
+        """Return whether the call has returned; the first question makes it and waits for it."""
+        with self._lock:
+            is_first = self._thread is None
+            if self._thread is None:
+                # A daemon thread ends with the process, which does not wait for the compiler.
+                self._thread = Thread(target=self._run, args=(call,), daemon=True)
+                self._thread.start()
+        if is_first:
+            self._ready.wait(max(0.0, min(PATIENCE, limit.remaining() / 2)))
+        return self._ready.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a call that has been made; return whether the function is ready."""
+        return self._thread is not None and self._ready.wait(seconds)
+
+    def _run(self, call: Callable[[], None]) -> None:
+        # If the compiler fails, for example without a folder for its cache, NumPy is used.
+        with suppress(Exception):
+            call()
+            self._ready.set()
+
+
+#: The compiled enumerations of this process: of sets of flips, and of the patterns that a box has.
+ENUMERATION, CELLS = Compilation(), Compilation()
+
+
+@dataclass(frozen=True, eq=False)
+class FlipRules:
+    """The flips that each flip excludes and needs, as bits."""
+
+    #: The open variables, each after those that it needs.
+    order: IntArray
+    #: For each of them, in this order, the flips that it excludes, and earlier ones that it needs.
+    clash: Words
+    need: Words
+
+    @staticmethod
+    def of(excluded: Float32Array, node: SignArray, home: SignArray) -> FlipRules | None:
+        """Return the rules for the open signs of a node, or None if there are more than 64."""
+        open_ = np.flatnonzero(node == 0)
+        if open_.size > WORD:
+            return None
+        own, flip = literal(open_, home[open_]), literal(open_, -home[open_])
+        clash = excluded[np.ix_(flip, flip)] > 0
+        need = excluded[np.ix_(flip, own)] > 0
+        np.fill_diagonal(need, True)
+        while True:
+            closed = need.astype(np.float32) @ need.astype(np.float32) > 0
+            if np.array_equal(closed, need):
+                break
+            need = closed
+        # After the closure, sorting by the number of needs puts every flip after those it needs.
+        # Of flips that need each other only the later one keeps its need: this allows more sets,
+        # and none of them twice.
+        order = np.argsort(np.count_nonzero(need, axis=1), kind="stable")
+        need = np.tril(need[np.ix_(order, order)], -1)
+        return FlipRules(open_[order], _words(clash[np.ix_(order, order)]), _words(need))
+
+    def sets(self, most: int) -> Words | None:
+        """Return all sets that satisfy the rules, as bits; None if there are more than `most`."""
+        members, blocked = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
+        for k in range(self.order.size):
+            bit = np.uint64(1) << np.uint64(k)
+            fits = ((blocked & bit) == 0) & ((self.need[k] & ~members) == 0)
+            members = np.concatenate([members, members[fits] | bit])
+            if members.size > most:
+                return None
+            blocked = np.concatenate([blocked, blocked[fits] | self.clash[k]])
+        return members
+
+    def signs(self, sets: Words, home: SignArray) -> SignArray:
+        """Return the signs of the open variables, in their own order, for every set of flips."""
+        places = np.arange(self.order.size, dtype=np.uint64)
+        flipped = (sets[:, None] >> places) & np.uint64(1) > 0
+        own = home[self.order]
+        mine = np.where(flipped, -own, own)
+        return np.asarray(mine[:, np.argsort(self.order)], dtype=np.int8)
+
+
+def _words(table: BoolArray) -> Words:
+    """Return the rows of a table as words of bits."""
+    bits = np.uint64(1) << np.arange(table.shape[1], dtype=np.uint64)
+    return np.asarray(np.where(table, bits, np.uint64(0)).sum(axis=1, dtype=np.uint64))
+
 
 #: The largest number of violating patterns that one enumeration returns.
 MOST_FOUND = 64
@@ -95,7 +209,7 @@ class FlipEnumerator:
         A part that is not complete is the last one.
         """
         # Imported on use: numba takes a third of a second to import.
-        from bnncert.engine.search.patterns.enumeration_numba import enumerate_flips
+        from bnncert.engine.search.patterns.enumeration_loop import enumerate_flips
 
         packed, budget = self._packed, self._budget
         open_ = np.flatnonzero(node == 0)

@@ -1,13 +1,49 @@
-"""The open nodes of a search over sign patterns: a stack from which others can take subtrees."""
+"""The nodes of a search over sign patterns.
+
+They are handled in batches.  The open ones are a stack from which others can take subtrees, and a
+record of the tree has a few bytes for each node.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from bnncert.arrays import BoolArray
-from bnncert.engine.search.patterns.batch import NodeBatch
+from bnncert.arrays import BoolArray, IntArray, SignArray
+
+
+@dataclass(frozen=True, eq=False)
+class NodeBatch:
+    """Nodes and the targets that are still open in each.
+
+    A node is a row of signs of the first-layer variables, 0 for a sign that is not fixed.
+    `numbers` are the numbers of the nodes in the record of the tree; the array is empty without a
+    record, and for patterns.
+    """
+
+    nodes: SignArray
+    targets: BoolArray
+    numbers: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return int(self.nodes.shape[0])
+
+    def take(self, chosen: IntArray | BoolArray | slice) -> NodeBatch:
+        """Return some of the nodes."""
+        numbers = self.numbers[chosen] if self.numbers.size else self.numbers
+        return NodeBatch(self.nodes[chosen], self.targets[chosen], numbers)
+
+    @staticmethod
+    def joined(parts: Sequence[NodeBatch]) -> NodeBatch:
+        """Return the nodes of several batches (at least one) in order."""
+        return NodeBatch(
+            np.concatenate([part.nodes for part in parts]),
+            np.concatenate([part.targets for part in parts]),
+            np.concatenate([part.numbers for part in parts]),
+        )
 
 
 class OpenNodes:
@@ -89,3 +125,52 @@ class OpenNodes:
 
 def _share(batch: NodeBatch) -> float:
     return float(np.sum(2.0 ** -np.count_nonzero(batch.nodes, axis=1)))
+
+
+#: A node that was not split.
+LEAF = -1
+
+Numbers = npt.NDArray[np.int32]
+
+
+class TreeRecord:
+    """The split nodes and the variables on which they are split; the roots come first."""
+
+    def __init__(self, roots: int = 1) -> None:
+        self._splits: list[tuple[Numbers, Numbers, int]] = []
+        self.size = roots
+
+    def split(self, nodes: IntArray, variables: IntArray) -> tuple[IntArray, IntArray]:
+        """Record splits of nodes; return the numbers of their children with +1 and with -1."""
+        first, count = self.size, nodes.size
+        self._splits.append((nodes.astype(np.int32), variables.astype(np.int32), first))
+        self.size += 2 * count
+        return np.arange(first, first + count), np.arange(first + count, first + 2 * count)
+
+    def graft(self, nodes: IntArray, other: TreeRecord) -> IntArray:
+        """Add the trees of another record, whose roots are leaves here.
+
+        Returns the number here of every node of the other record.
+        """
+        shift = self.size - nodes.size
+        numbers = np.concatenate([nodes, np.arange(nodes.size, other.size) + shift])
+        for split, variables, first in other._splits:
+            self._splits.append((numbers[split].astype(np.int32), variables, first + shift))
+        self.size += other.size - nodes.size
+        return np.asarray(numbers, dtype=np.int64)
+
+    def preorder(self) -> Numbers:
+        """Return the variable of every node in preorder, LEAF for a leaf; +1 comes before -1."""
+        below = np.ones(self.size, dtype=np.int32)
+        # Children have larger numbers than their parents, and those of one split are distinct.
+        for nodes, _, first in reversed(self._splits):
+            plus = np.arange(first, first + nodes.size)
+            below[nodes] = 1 + below[plus] + below[plus + nodes.size]
+        place = np.zeros(self.size, dtype=np.int32)
+        order = np.full(self.size, LEAF, dtype=np.int32)
+        for nodes, variables, first in self._splits:
+            plus = np.arange(first, first + nodes.size)
+            place[plus] = place[nodes] + 1
+            place[plus + nodes.size] = place[plus] + below[plus]
+            order[place[nodes]] = variables
+        return order

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
-from bnncert.engine.search.patterns.circuit import Circuit, Level
-from bnncert.engine.search.patterns.linear_objectives import LinearObjectives
+from bnncert.engine.search.patterns.circuit import Circuit, Level, LinearObjectives
 
 Words = npt.NDArray[np.uint64]
 Int16Array = npt.NDArray[np.int16]

@@ -18,16 +18,19 @@ import numpy as np
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.engine.search.clauses import ClauseSet
-from bnncert.engine.search.patterns.batch import NodeBatch
 from bnncert.engine.search.patterns.cells import MOST_OPEN, CellEnumerator
 from bnncert.engine.search.patterns.circuit import Circuit
-from bnncert.engine.search.patterns.enumeration import Enumerated, FlipEnumerator, pattern_counts
+from bnncert.engine.search.patterns.enumeration import (
+    Enumerated,
+    FlipEnumerator,
+    FlipRules,
+    pattern_counts,
+)
 from bnncert.engine.search.patterns.enumeration_products import (
     MOST_PLAIN,
     completions,
     enumerate_node,
 )
-from bnncert.engine.search.patterns.exclusions import FlipRules
 from bnncert.engine.search.patterns.flips import BudgetedSums, FlipBudget, fits_level
 from bnncert.engine.search.patterns.interval_propagation import (
     Propagated,
@@ -37,8 +40,7 @@ from bnncert.engine.search.patterns.interval_propagation import (
     pair_scores,
     propagate,
 )
-from bnncert.engine.search.patterns.open_nodes import OpenNodes
-from bnncert.engine.search.patterns.pattern_record import TreeRecord
+from bnncert.engine.search.patterns.open_nodes import NodeBatch, OpenNodes, TreeRecord
 from bnncert.engine.search.pulse import Pulse
 
 SearchStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]

@@ -11,11 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from bnncert.deadline import Deadline
-from bnncert.engine.search.patterns.batch import NodeBatch
+from bnncert.engine.search.patterns.open_nodes import NodeBatch
 from bnncert.engine.search.patterns.pattern_question import Realiser
 from bnncert.engine.search.patterns.pattern_search import PatternSearch
-from bnncert.engine.search.patterns.pool import SubtreePool
-from bnncert.engine.search.patterns.subtrees import Searched, Subtrees
+from bnncert.engine.search.patterns.subtrees import Searched, SubtreePool, Subtrees
 
 #: Seconds that this process searches before it checks the others.
 SLICE = 0.1

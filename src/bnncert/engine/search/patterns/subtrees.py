@@ -7,15 +7,15 @@ has the question and needs nothing else: the nodes of a process that exits are g
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.engine.replay import Replayer
-from bnncert.engine.search.patterns.batch import NodeBatch
+from bnncert.engine.search.patterns.open_nodes import NodeBatch, TreeRecord
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Point, Realiser
-from bnncert.engine.search.patterns.pattern_record import TreeRecord
 from bnncert.engine.search.patterns.pattern_search import PatternSearch
 from bnncert.engine.search.trace import LearnedClause
 
@@ -97,3 +97,27 @@ class SubtreeSolver:
             lowest=tuple((k, p) for k, p in enumerate(realiser.lowest) if p is not None),
             violation=violation,
         )
+
+
+class SubtreePool(Protocol):
+    """Processes, on this machine or on others, that search subtrees of one question."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds after which a process should return the open nodes of its subtrees."""
+
+    @property
+    def trouble(self) -> str:
+        """A short message about failures so far; empty if there were none."""
+
+    def vacancies(self) -> int:
+        """Return how many more subtrees can be searched now."""
+
+    def submit(self, work: Subtrees) -> int:
+        """Begin to search subtrees; return a ticket."""
+
+    def collect(self, seconds: float) -> list[tuple[int, Searched | None]]:
+        """Wait at most `seconds` for finished subtrees.
+
+        Returns tickets and results; a result is None if the process has ended without one.
+        """

@@ -5,7 +5,7 @@ nodes: multipliers theta >= 0 of the decided literals, v = sum theta_j s_j a_j, 
 d = v cut to [-1, 1]; this is the point of least length with the decided signs once theta is optimal
 (the dual problem of least squares).  A child whose sign the point has already needs no work.  For
 any other one, sweeps over the decided literals change one multiplier at a time (Hildreth's method)
-until the point has all signs, or until F(theta) < 0 proves that there is none (see `box_rows`).
+until the point has all signs, or until F(theta) < 0 proves that there is none (see `cells`).
 What a few sweeps leave undecided counts as feasible.
 
 Arrays that belong together are passed as tuples:
@@ -23,7 +23,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from bnncert.engine.search.patterns.enumeration_numba import (
+from bnncert.engine.search.patterns.enumeration_loop import (
     GROUP,
     LISTED,
     _above_limits,
