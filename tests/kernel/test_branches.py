@@ -18,10 +18,10 @@ from bnncert.kernel.branches import FIRST_CHANGE, LEAF, Branched, read_branched,
 from bnncert.kernel.container import Section
 from bnncert.kernel.geometry import Geometry
 from bnncert.kernel.section_reading import Clauses
-from bnncert.kernel.statement import Statement
+from bnncert.kernel.statement import Statement, classification
 from bnncert.problem import robustness
 from bnncert.proofs.branch_proof import joined_trees, prove_by_branching
-from bnncert.proofs.statement_section import classification, statement
+from bnncert.proofs.statement_section import statement
 from tests.brute_force import TinyNetwork
 from tests.every_mode import few
 from tests.test_grid_against_brute_force import GridQuestion, grid_questions

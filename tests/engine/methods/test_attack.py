@@ -72,22 +72,6 @@ def test_a_box_with_integer_bounds_is_searched_in_integers(seed: int) -> None:
     assert point.min() >= 0 and point.max() <= 10
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_pixel_step_can_be_chosen(seed: int) -> None:
-    region = Ball("linf", np.full(4, 5.0), 4.7)
-    point = counterexample(SUM, region, 0, Options(seed=seed, pixel_step=2.0))
-    assert set(point.tolist()) <= {2.0, 4.0, 6.0, 8.0}
-    assert point.sum() >= 22
-
-
-def test_an_input_without_a_pixel_in_its_range_stays_in_its_range() -> None:
-    region = Box([0.0, 0.0, 0.0, 0.25], [10.0, 10.0, 10.0, 0.75])
-    point = counterexample(SUM, region, 0, Options(pixel_step=1.0))
-    np.testing.assert_array_equal(point[:3], np.rint(point[:3]))
-    assert 0.25 <= point[3] <= 0.75
-    assert point.sum() >= 20.5
-
-
 # --- counterexamples -------------------------------------------------------------------------
 
 

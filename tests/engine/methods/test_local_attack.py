@@ -7,7 +7,6 @@ from itertools import pairwise
 from unittest import mock
 
 import numpy as np
-import pytest
 
 import bnncert
 from bnncert import Options
@@ -27,13 +26,12 @@ def context_of(problem: Problem, options: Options, seconds: float | None = None)
     return Context(options, Deadline(seconds), Replayer(problem))
 
 
-@pytest.mark.parametrize("step", [None, 0.25])
-def test_points_of_minimising_patterns_are_counterexamples(step: float | None) -> None:
+def test_points_of_minimising_patterns_are_counterexamples() -> None:
     found = 0
     for seed in range(6):
         region, label, net = question(seed, 30, 0.5)
         problem = robustness(net, region, label)
-        results = attack_locally(problem, context_of(problem, Options(pixel_step=step), 5.0))
+        results = attack_locally(problem, context_of(problem, Options(), 5.0))
         for result in results.values():
             if result.counterexample is None:
                 continue
@@ -42,8 +40,6 @@ def test_points_of_minimising_patterns_are_counterexamples(step: float | None) -
             assert region.contains(point)
             scores = net.evaluate(point)
             assert scores[label] <= scores[result.rival]
-            if step is not None:
-                assert np.array_equal(point, np.rint(point / step) * step)
     assert found >= 4
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.methods.base import Context, Method, register
-from bnncert.engine.methods.grid_walk import WALKERS, GridWalk, has_few_points, on_grid
+from bnncert.engine.methods.grid_walk import WALKERS, GridWalk, has_few_points
 from bnncert.engine.presolve.stability import LayerBounds
 from bnncert.engine.verdict import Counterexample, TargetResult
 from bnncert.model.layers import ThresholdLayer
@@ -134,13 +134,12 @@ class SurrogateGradient:
             self.limit.check()
 
 
-def _natural_step(problem: Problem) -> float | None:
-    """Return 1 for integer pixels if the region is a box with integer bounds (as in VNN-COMP)."""
-    region = problem.region
-    if not region.is_box or region.norm is not None:
-        return None
+def _has_integer_bounds(region: Region) -> bool:
+    """Whether the region is a box with integer bounds (as in VNN-COMP), which pixels have."""
+    if not region.is_box or region.norm is not None or region.values is not None:
+        return False
     whole = np.all(region.lo == np.rint(region.lo)) and np.all(region.hi == np.rint(region.hi))
-    return 1.0 if whole and np.any(region.hi - region.lo >= 1) else None
+    return bool(whole and np.any(region.hi - region.lo >= 1))
 
 
 def _vertices(region: Region, points: FloatArray, generator: np.random.Generator) -> FloatArray:
@@ -270,8 +269,7 @@ class Attack:
         """Yield after each gradient step of all points, round after round."""
         problem, options = self._problem, self._context.options
         region, generator = problem.region, self._generator
-        # A region on a grid has its own steps.
-        step = _natural_step(problem) if region.values is None else None
+        in_integers = _has_integer_bounds(region)
         restarts = options.restarts or _restarts(problem.network)
         iterations = options.iterations
         if self._only_centre:
@@ -290,7 +288,7 @@ class Attack:
                 points = region.project(self._near + reach * (points - self._near))
             if self.rounds == 0:
                 points[0] = region.center
-            points = on_grid(points, region, step)
+            points = np.rint(points) if in_integers else points
             # The targets with the lowest values so far are attacked most.
             order = self._active[np.argsort(self._best[self._active], kind="stable")]
             chosen = order[: max(1, order.size // 2)] if self.rounds % 2 else order
@@ -312,7 +310,8 @@ class Attack:
                 velocity = 0.7 * velocity + gradient / np.maximum(size, 1e-30)
                 shrink = 1.0 - 0.9 * iteration / max(1, iterations - 1)
                 move = reach * self._move(velocity, shrink, (size <= 0)[:, 0], generator)
-                points = on_grid(region.project(points - move), region, step)
+                points = region.project(points - move)
+                points = np.rint(points) if in_integers else points
                 self._context.report("attack", iteration, iterations)
                 self.steps += 1
                 if iteration == iterations - 1 and not walks:

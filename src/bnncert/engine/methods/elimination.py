@@ -19,7 +19,6 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.methods.base import Context, Method, register
-from bnncert.engine.methods.grid_walk import on_grid
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.methods.reduced_sdp import explain
 from bnncert.engine.presolve.literals import variable_of
@@ -70,7 +69,6 @@ class EliminationEngine:
         context: Context,
         seconds: float,
         deadline: Deadline,
-        step: float | None = None,
     ) -> None:
         self.problem, self.targets, self.context = problem, targets, context
         self.presolved = presolved
@@ -82,8 +80,6 @@ class EliminationEngine:
             presolved, objectives, self._offer, self._is_done, limits, deadline
         )
         self.found: Counterexample | None = None
-        #: Spacing of admissible input values, or None.
-        self._step = step
         self.ending: Ending = "interrupted"
         #: How many eliminations were traced for a certificate, and the clauses before them.
         self._traced, self._traced_clauses = 0, 0
@@ -155,8 +151,6 @@ class EliminationEngine:
     def _offer(self, number: int, point: FloatArray, exact: tuple[Fraction, ...] | None) -> bool:
         """Try a point on all targets; for the minimum it only lowers the upper bounds."""
         own = self.owner[number]
-        if self._step is not None:
-            point, exact = on_grid(point, self.problem.region, self._step), None
         if self._values:
             self._lower_upper(own, self._values[own](point, exact), point, exact)
             return False
@@ -248,16 +242,12 @@ def start_engine(
     targets: tuple[Target, ...],
     context: Context,
     deadline: Deadline,
-    step: float | None = None,
 ) -> EliminationEngine | None:
-    """Run a search until the deadline; None if it passes before the tables are complete.
-
-    `step` is the spacing of admissible input values of counterexamples.
-    """
+    """Run a search until the deadline; None if it passes before the tables are complete."""
     left = max(deadline.remaining(), 0.0)
     seconds = min(ELIMINATION_SECONDS, ELIMINATION_SHARE * left)
     try:
-        engine = EliminationEngine(presolved, problem, targets, context, seconds, deadline, step)
+        engine = EliminationEngine(presolved, problem, targets, context, seconds, deadline)
     except OutOfTimeError:
         return None
     if engine.run(deadline) == "stuck" and context.options.mode == "feasibility":

@@ -19,18 +19,6 @@ import numpy.typing as npt
 from bnncert.arrays import BoolArray, FloatArray
 from bnncert.regions import Region
 
-
-def on_grid(points: FloatArray, region: Region, step: float | None) -> FloatArray:
-    """Round points to multiples of `step` inside the region's bounding box."""
-    if step is None:
-        return points
-    lo, hi = np.ceil(region.lo / step) * step, np.floor(region.hi / step) * step
-    # A coordinate without a multiple of the step in its range keeps its own value.
-    usable = lo <= hi
-    rounded = np.clip(np.rint(points / step) * step, lo, np.maximum(lo, hi))
-    return np.where(usable, rounded, points)
-
-
 #: How many points walk at once, and among how many neighbours each chooses.
 WALKERS, NEIGHBOURS = 12, 10
 
