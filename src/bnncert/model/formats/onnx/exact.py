@@ -185,14 +185,18 @@ def relabelled(matrix: Any, columns: IntArray, width: int) -> Any:
     """Return the matrix with `width` columns in which column k has become column columns[k]."""
     if matrix.shape[1] == width and bool(np.all(columns == np.arange(width))):
         return matrix
-    moved = csr_matrix(
-        matrix.data,
-        columns[matrix.indices].astype(np.int32),
-        matrix.indptr,
-        (matrix.shape[0], width),
+    return unsorted_rows(
+        matrix.data, columns[matrix.indices], matrix.indptr, (matrix.shape[0], width)
     )
-    moved.has_sorted_indices = False
-    return tidy(moved)
+
+
+def unsorted_rows(
+    data: npt.NDArray[Any], columns: npt.NDArray[Any], indptr: IntArray, shape: tuple[int, int]
+) -> Any:
+    """Return the canonical matrix of these rows, whose columns are in any order."""
+    matrix = csr_matrix(data, columns.astype(np.int32), indptr, shape)
+    matrix.has_sorted_indices = False
+    return tidy(matrix)
 
 
 def _scale_columns(matrix: Any, factor: FloatArray) -> Any:

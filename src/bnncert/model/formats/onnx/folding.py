@@ -184,20 +184,8 @@ def _reduce(function: Any) -> Fold:
     return combine
 
 
-def _absolute_sum(array: Tensor, **where: Any) -> Any:
-    return np.sum(np.abs(array), **where)
-
-
 def _length(array: Tensor, **where: Any) -> Any:
     return np.sqrt(np.sum(np.square(array), **where))
-
-
-def _transpose(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-    return np.transpose(operands[0], permutation(node, operands[0].ndim))
-
-
-def _reshape(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-    return operands[0].reshape(new_shape(node, operands, operands[0].shape, opset))
 
 
 def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
@@ -286,11 +274,6 @@ def _gather(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     return np.take(data, indices, axis=axis)
 
 
-def _concat(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
-    axis = axis_of(node, node.integer("axis", 0), operands[0].ndim)
-    return np.concatenate(operands, axis=axis)
-
-
 def _expand(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
     shape = np.broadcast_shapes(operands[0].shape, _shape(node, operands[1]))
     return np.broadcast_to(operands[0], _shape(node, np.array(shape, dtype=np.int64))).copy()
@@ -339,10 +322,19 @@ FOLDS: dict[str, Fold] = {
     "Where": _logical(np.where),
     "Cast": _cast,
     "Gather": _gather,
-    "Concat": _concat,
+    "Concat": lambda node, operands, opset: np.concatenate(
+        operands, axis=axis_of(node, node.integer("axis", 0), operands[0].ndim)
+    ),
     "Slice": _slice,
-    "Transpose": _transpose,
-    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
+    "Transpose": lambda node, operands, opset: np.transpose(
+        operands[0], permutation(node, operands[0].ndim)
+    ),
+    **dict.fromkeys(
+        ("Reshape", "Flatten", "Squeeze", "Unsqueeze"),
+        lambda node, operands, opset: operands[0].reshape(
+            new_shape(node, operands, operands[0].shape, opset)
+        ),
+    ),
     "Expand": _expand,
     "Clip": _clip,
     "ReduceSum": _reduce(np.sum),
@@ -350,6 +342,6 @@ FOLDS: dict[str, Fold] = {
     "ReduceMax": _reduce(np.max),
     "ReduceMin": _reduce(np.min),
     "ReduceProd": _reduce(np.prod),
-    "ReduceL1": _reduce(_absolute_sum),
+    "ReduceL1": _reduce(lambda array, **where: np.sum(np.abs(array), **where)),
     "ReduceL2": _reduce(_length),
 }

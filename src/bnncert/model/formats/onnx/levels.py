@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.model.description import Divide, Scale, Shift, step_arrays, take_step
-from bnncert.model.formats.onnx.exact import tidy
+from bnncert.model.formats.onnx.exact import unsorted_rows
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.model.formats.onnx.shapes import MOST_CONNECTIONS
 from bnncert.model.formats.onnx.value import (
@@ -193,14 +193,12 @@ def expanded(matrix: Any, value: Value, node: OnnxNode) -> Any:
             "for inputs that are quantised already"
         )
     columns, direction = sign_columns(value)
-    product = csr_matrix(
+    return unsorted_rows(
         (matrix.data[:, None] * direction[matrix.indices]).reshape(-1),
-        columns[matrix.indices].reshape(-1).astype(np.int32),
+        columns[matrix.indices].reshape(-1),
         matrix.indptr * np.asarray(value.levels, dtype=matrix.indptr.dtype),
         (matrix.shape[0], value.width),
     )
-    product.has_sorted_indices = False
-    return tidy(product)
 
 
 def pooled_levels(windows: Any, value: Value) -> Any:
@@ -215,11 +213,9 @@ def pooled_levels(windows: Any, value: Value) -> Any:
     rows = owner[:, None] * count + positions(count)
     order = np.argsort(rows.reshape(-1), kind="stable")
     lengths = np.repeat(np.diff(windows.indptr), count)
-    product = csr_matrix(
+    return unsorted_rows(
         direction[windows.indices].reshape(-1)[order],
-        columns[windows.indices].reshape(-1)[order].astype(np.int32),
+        columns[windows.indices].reshape(-1)[order],
         np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
         (windows.shape[0] * count, value.width),
     )
-    product.has_sorted_indices = False
-    return tidy(product)

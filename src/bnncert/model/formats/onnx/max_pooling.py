@@ -62,9 +62,12 @@ def max_pool(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Va
         tuple(_shared_step(step, windows, node) for step in value.steps),
         _direction(value.steps, value.size),
     )
-    if value.levels:
-        return _pooled_levels(walk, value, pooling)
-    return _pooled_signs(walk, value, pooling) if value.is_signs else _pooled_reals(value, pooling)
+    if not (value.levels or value.is_signs):
+        return _pooled_reals(value, pooling)
+    pooled = (_pooled_levels if value.levels else _pooled_signs)(walk, value, pooling)
+    for step in pooling.steps:
+        pooled = pooled.then(step)
+    return pooled
 
 
 def _direction(steps: Sequence[ElementwiseStep], count: int) -> FloatArray:
@@ -88,48 +91,35 @@ def _shared_step(step: ElementwiseStep, pool: Any, node: OnnxNode) -> Elementwis
     return type(step)(*shared)
 
 
-def _pooled_signs(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
-    """Return the maximum of signs: one more stage, an OR (or an AND of decreasing functions)."""
-    windows = pooling.windows
-    rising = row_values(windows, pooling.direction)
-    assert rising is not None
-    spare = np.diff(windows.indptr).astype(np.float64) - 1
-    stage = Stage(
-        weights=relabelled(windows, value.index, value.width),
-        steps=(Shift(np.where(rising >= 0, spare, -spare)),),
-        name=pooling.node.name,
-        sign_zero="plus",
-        structural=True,
-        bits="shared",
-    )
-    pooled = replace(value, shape=pooling.shape, index=positions(windows.shape[0]))
-    result = add_stage(walk, pooled, stage, value.open_stages)
-    for step in pooling.steps:
-        result = result.then(step)
-    return result
-
-
-def _pooled_levels(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
-    """Return the maximum of levels: the OR of each step over the window (or the AND)."""
-    count = value.levels
+def _any_stage(pooling: _Pooling, weights: Any, count: int) -> Stage:
+    """Return the stage of `count` ORs over each window (or ANDs of decreasing functions)."""
     rising = row_values(pooling.windows, pooling.direction)
     assert rising is not None
     spare = np.diff(pooling.windows.indptr).astype(np.float64) - 1
-    stage = Stage(
-        weights=pooled_levels(pooling.windows, value),
+    return Stage(
+        weights=weights,
         steps=(Shift(np.repeat(np.where(rising >= 0, spare, -spare), count)),),
         name=pooling.node.name,
         sign_zero="plus",
         structural=True,
         bits="shared",
     )
-    windows = pooling.windows.shape[0]
+
+
+def _pooled_signs(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
+    """Return the maximum of signs, one more stage, without the steps after it."""
+    stage = _any_stage(pooling, relabelled(pooling.windows, value.index, value.width), 1)
+    pooled = replace(value, shape=pooling.shape, index=positions(pooling.windows.shape[0]))
+    return add_stage(walk, pooled, stage, value.open_stages)
+
+
+def _pooled_levels(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
+    """Return the maximum of levels, the maximum of each of their signs, without the steps."""
+    count, windows = value.levels, pooling.windows.shape[0]
+    stage = _any_stage(pooling, pooled_levels(pooling.windows, value), count)
     signs = replace(value, shape=(windows * count,), index=positions(windows * count))
     turn = np.ones((windows, count), dtype=np.int8)
-    result = sum_of_signs(add_stage(walk, signs, stage, ()), pooling.shape, turn)
-    for step in pooling.steps:
-        result = result.then(step)
-    return result
+    return sum_of_signs(add_stage(walk, signs, stage, ()), pooling.shape, turn)
 
 
 def _pooled_reals(value: Value, pooling: _Pooling) -> Value:

@@ -332,10 +332,6 @@ def _clip(chain: Chain, call: Call) -> None:
     chain.clip(call.layer, float(low), float(high))
 
 
-def _converted(chain: Chain, call: Call) -> None:
-    _convert(chain, call, call.result.dtype)
-
-
 # -- operators that move entries ----------------------------------------------------------
 
 
@@ -371,13 +367,9 @@ def _first_result(chain: Chain, call: Call) -> None:
         raise call.layer.unsupported("a second result of an operator")
 
 
-def _unchanged(chain: Chain, call: Call) -> None:
-    pass
-
-
 #: The operators that are supported on tensors that depend on the input.
 _HANDLERS: dict[str, CallHandler] = {
-    **dict.fromkeys(SAME, _unchanged),
+    **dict.fromkeys(SAME, lambda chain, call: None),
     "linear": _linear,
     "addmm": _addmm,
     **dict.fromkeys(("mm", "matmul"), _matmul),
@@ -404,7 +396,9 @@ _HANDLERS: dict[str, CallHandler] = {
     **dict.fromkeys(
         ("hardtanh", "clamp", "clip", "relu", "relu6", "clamp_min", "clamp_max"), _clip
     ),
-    **dict.fromkeys(("to", "_to_copy", "type_as"), _converted),
+    **dict.fromkeys(
+        ("to", "_to_copy", "type_as"), lambda chain, call: _convert(chain, call, call.result.dtype)
+    ),
     **dict.fromkeys(
         ("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"),
         _reshape,
