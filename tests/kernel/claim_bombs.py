@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,9 @@ class Bomb:
     network: bnncert.Network
     sections: list[Section]
     other: bnncert.Network | None = None
+
+
+Bombs: TypeAlias = dict[str, Callable[[], Bomb]]
 
 
 def random_network(*sizes: int, seed: int = 0, zero: int = 0, **options: Any) -> bnncert.Network:
@@ -53,43 +56,38 @@ def states(feature: int, count: int) -> dict[str, Any]:
     return {"features": [feature], "step": None, "values": [[str(k)] for k in range(count)]}
 
 
-def late_failure() -> Bomb:
-    """The failure of the last of 8191 parts."""
-    net = random_network(784, 500, 250, 10)
-    return two_copies(net, [states(0, 8192)], 8192.0, failure=[8190, 0])
+def large() -> bnncert.Network:
+    return random_network(784, 500, 250, 10)
 
 
-def late_failure_in_cells() -> Bomb:
-    """The same with a cell of 13 other changes for each part."""
-    net = random_network(784, 500, 250, 10)
-    changes = [states(k, 2) for k in range(10)]
-    return two_copies(net, changes, failure=[5119, 0])
+#: Values of all inputs at once, as many as fit a line of JSON.
+LONG_VALUES = {
+    "features": list(range(784)),
+    "step": None,
+    "values": [[str(k)] * 784 for k in range(190)],
+}
 
-
-def failure_beyond_all() -> Bomb:
-    net = random_network(784, 500, 250, 10)
-    return two_copies(net, [states(0, 8192)], 8192.0, failure=[10**9, 0])
-
-
-def many_violations() -> Bomb:
-    """All pairs of classes, each compared with all classes."""
-    net = random_network(20, 20, 300)
-    return two_copies(net, [states(0, 2)])
-
-
-def many_cells() -> Bomb:
-    """One-hot groups and changes, whose product is far above the limit."""
-    net = random_network(784, 50, 10)
-    groups = [list(range(k, k + 28)) for k in range(0, 756, 28)]
-    return two_copies(net, [states(783, 2)], one_hot=groups)
-
-
-def long_values() -> Bomb:
-    """Values of all inputs at once, as many as fit a line of JSON."""
-    net = random_network(784, 500, 10)
-    rows = [[str(k)] * 784 for k in range(190)]
-    change = {"features": list(range(784)), "step": None, "values": rows}
-    return two_copies(net, [change], 200.0, failure=[188, 0])
+COPIES: Bombs = {
+    # The failure of the last of 8191 parts, with a cell of other changes for each, and of none.
+    "late_failure": lambda: two_copies(large(), [states(0, 8192)], 8192.0, failure=[8190, 0]),
+    "late_failure_in_cells": lambda: two_copies(
+        large(), [states(k, 2) for k in range(10)], failure=[5119, 0]
+    ),
+    "failure_beyond_all": lambda: two_copies(
+        large(), [states(0, 8192)], 8192.0, failure=[10**9, 0]
+    ),
+    # All pairs of classes, each compared with all classes.
+    "many_violations": lambda: two_copies(random_network(20, 20, 300), [states(0, 2)]),
+    # One-hot groups and changes, whose product is far above the limit.
+    "many_cells": lambda: two_copies(
+        random_network(784, 50, 10),
+        [states(783, 2)],
+        one_hot=[list(range(k, k + 28)) for k in range(0, 756, 28)],
+    ),
+    "long_values": lambda: two_copies(
+        random_network(784, 500, 10), [LONG_VALUES], 200.0, failure=[188, 0]
+    ),
+}
 
 
 # -- unions -----------------------------------------------------------------------------------
@@ -115,30 +113,37 @@ def constant_network(*shape: int) -> bnncert.Network:
     )
 
 
-def many_patches() -> Bomb:
-    """9217 boxes of 96 x 96 pixels."""
-    return union(constant_network(96, 96), "patch", 1)
+def halves() -> Bomb:
+    """A patch whose halves are never proved: the class of the image holds for no other input."""
+    size = 28 * 28
+    rng = np.random.default_rng(0)
+    first = np.concatenate([rng.choice([-1, 1], (300, size)), -np.ones((1, size))])
+    bias = np.concatenate([np.full(300, 0.5), [0.0]])
+    last = np.zeros((2, 301))
+    last[0, :300] = 1
+    net = bnncert.Network.from_arrays(
+        [first, last], [bias, [300 - 2 * 60, 0.0]], input_shape=(28, 28)
+    )
+    return union(net, "patch", 28)
 
 
-def listed_patches() -> Bomb:
-    """The same boxes, each with a part that is missing."""
-    bomb = union(constant_network(96, 96), "patch", 1, parts=list(range(9217)))
-    return bomb
+def on_96_pixels(norm: str, radius: int, **details: Any) -> Bomb:
+    return union(constant_network(96, 96), norm, radius, **details)
 
 
-def many_shifts() -> Bomb:
-    """36,481 shifts of 96 x 96 pixels."""
-    return union(constant_network(96, 96), "shift", 95)
-
-
-def late_place() -> Bomb:
-    """A counterexample in the last box."""
-    return union(constant_network(96, 96), "shift", 95, verdict="not_robust", place=36480)
-
-
-def one_hard_patch() -> Bomb:
-    """A patch of any values that is halved again and again."""
-    return union(random_network(28 * 28, 500, 250, 10, input_shape=(28, 28)), "patch", 28)
+UNIONS: Bombs = {
+    # 9217 boxes of 96 x 96 pixels, proved one by one, or each with a part that is missing.
+    "many_patches": lambda: on_96_pixels("patch", 1),
+    "listed_patches": lambda: on_96_pixels("patch", 1, parts=list(range(9217))),
+    # 36,481 shifts, and a counterexample in the last one.
+    "many_shifts": lambda: on_96_pixels("shift", 95),
+    "late_place": lambda: on_96_pixels("shift", 95, verdict="not_robust", place=36480),
+    # A patch of any values that is halved again and again.
+    "one_hard_patch": lambda: union(
+        random_network(28 * 28, 500, 250, 10, input_shape=(28, 28)), "patch", 28
+    ),
+    "halves": halves,
+}
 
 
 # -- counts -----------------------------------------------------------------------------------
@@ -179,29 +184,6 @@ def mergers() -> Bomb:
     )
 
 
-def many_values() -> Bomb:
-    """One input with four million values."""
-    hi = np.zeros(20)
-    hi[0] = 2**22 - 30
-    return count(random_network(20, 50, 10), BOX, [0], **ON_GRID, lo=0, hi=hi)
-
-
-def split_values() -> Bomb:
-    """The same, split value by value, so that all others wait."""
-    hi, levels = np.zeros(20), 60
-    hi[0] = 2**22 - 30
-    return count(
-        random_network(20, 50, 10),
-        BOX,
-        [4] * levels + [0] * (levels + 1),
-        split_items=[0] * levels,
-        split_at=[2**22 - 31 - k for k in range(levels)],
-        **ON_GRID,
-        lo=0,
-        hi=hi,
-    )
-
-
 def deep_splits() -> Bomb:
     """200,000 levels of splits, each of which has all items."""
     levels = 784 * 255
@@ -217,43 +199,24 @@ def deep_splits() -> Bomb:
     )
 
 
-def wide_leaf() -> Bomb:
-    """A leaf with four million alternatives of one item and many open neurons."""
-    hi = np.zeros(20)
-    hi[0] = 2**22 - 30
-    net = random_network(20, 500, 10)
-    return count(net, BOX, [3], **ON_GRID, lo=-(2.0**21), hi=hi - 2.0**21)
+def wide(neurons: int, kinds: list[int], lo: float = 0.0, **arrays: Any) -> Bomb:
+    """Return a count in which one input has four million values, and the others have one."""
+    hi = np.full(20, lo)
+    hi[0] += 2**22 - 30
+    return count(random_network(20, neurons, 10), BOX, kinds, **ON_GRID, lo=lo, hi=hi, **arrays)
 
 
-def deep_leaf() -> Bomb:
-    """A leaf with 2^3000 cells."""
-    return count(random_network(3000, 200, 10), BOX, [3], **ON_GRID, lo=0, hi=1)
+def wide_values() -> Bomb:
+    """Values on a grid that need many bits."""
+    hi = np.full(20, 2.0**100)
+    hi[0] = 2.0**-600
+    net, step = random_network(20, 50, 10), hi / 100_000
+    return count(net, BOX, [0], grid_step=step, grid_origin=0.0, lo=0, hi=hi)
 
 
-def narrow_leaf() -> Bomb:
-    """The same for one neuron."""
-    return count(random_network(3000, 1, 10), BOX, [3], **ON_GRID, lo=0, hi=1)
-
-
-def l0(network: bnncert.Network, radius: int, kinds: list[int], hi: float, **arrays: Any) -> Bomb:
+def l0(network: bnncert.Network, radius: int, kinds: list[int], hi: Any, **arrays: Any) -> Bomb:
     region = {"region": "l0", "radius": str(radius), "grid": "float64"}
     return count(network, region, kinds, **ON_GRID, center=0, clip_lo=0, clip_hi=hi, **arrays)
-
-
-def changed_leaf() -> Bomb:
-    """A leaf of an L0 ball with 784 inputs of 256 values, three of which change."""
-    return l0(random_network(784, 50, 10), 3, [3], 255)
-
-
-def changed_far() -> Bomb:
-    return l0(random_network(784, 50, 10), 784, [3], 1)
-
-
-def changed_wide() -> Bomb:
-    """An item with many alternatives in an L0 ball."""
-    hi = np.zeros(20)
-    hi[0] = 2**21
-    return l0(random_network(20, 500, 10), 1, [3], hi - 0)  # type: ignore[arg-type]
 
 
 def equal_columns(inputs: int) -> bnncert.Network:
@@ -264,36 +227,43 @@ def equal_columns(inputs: int) -> bnncert.Network:
     return bnncert.Network.from_arrays([np.repeat(column, inputs, axis=1), last], biases)
 
 
-def merged_changes() -> Bomb:
-    """784 inputs of an L0 ball as one item."""
-    net = equal_columns(784)
-    return l0(
-        net, 784, [5, 0], 255,
-        open_sizes=[50], open=list(range(50)), group_sizes=[784], groups=[0] * 784,
-    )  # fmt: skip
+def merged(inputs: int, groups: Any) -> dict[str, Any]:
+    """Return the arrays of one merger."""
+    sizes = {"open_sizes": [50], "group_sizes": [inputs]}
+    return sizes | {"open": list(range(50)), "groups": groups}
 
 
-def merged_pairs() -> Bomb:
-    """Pairs of inputs with many values."""
-    net = equal_columns(784)
-    return l0(
-        net, 784, [5, 0], 5000,
-        open_sizes=[50], open=list(range(50)), group_sizes=[784], groups=np.arange(784) // 2,
-    )  # fmt: skip
-
-
-def merged_values() -> Bomb:
-    """Inputs with many values as one item, without a budget."""
-    net = equal_columns(3000)
-    return count(
-        net, BOX, [5, 0], **ON_GRID, lo=0, hi=300,
-        open_sizes=[50], open=list(range(50)), group_sizes=[3000], groups=[0] * 3000,
-    )  # fmt: skip
-
-
-def many_points() -> Bomb:
-    """The number of points of a large L0 ball."""
-    return l0(random_network(3072, 50, 10), 3072, [0], 255)
+COUNTS: Bombs = {
+    "mergers": mergers,
+    # Four million values of one input, also split value by value, so that all others wait.
+    "many_values": lambda: wide(50, [0]),
+    "split_values": lambda: wide(
+        50,
+        [4] * 60 + [0] * 61,
+        split_items=[0] * 60,
+        split_at=[2**22 - 31 - k for k in range(60)],
+    ),
+    "deep_splits": deep_splits,
+    # Leaves with four million alternatives and many open neurons, and with 2^3000 cells.
+    "wide_leaf": lambda: wide(500, [3], lo=-(2.0**21)),
+    "deep_leaf": lambda: count(random_network(3000, 200, 10), BOX, [3], **ON_GRID, lo=0, hi=1),
+    "narrow_leaf": lambda: count(random_network(3000, 1, 10), BOX, [3], **ON_GRID, lo=0, hi=1),
+    # Leaves of L0 balls: inputs of 256 values, three of which change; many changes; many values.
+    "changed_leaf": lambda: l0(random_network(784, 50, 10), 3, [3], 255),
+    "changed_far": lambda: l0(random_network(784, 50, 10), 784, [3], 1),
+    "changed_wide": lambda: l0(random_network(20, 500, 10), 1, [3], 2**21 * np.eye(20)[0]),
+    # Inputs with equal weights as one item, in pairs, and without a budget.
+    "merged_changes": lambda: l0(equal_columns(784), 784, [5, 0], 255, **merged(784, [0] * 784)),
+    "merged_pairs": lambda: l0(
+        equal_columns(784), 784, [5, 0], 5000, **merged(784, np.arange(784) // 2)
+    ),
+    "merged_values": lambda: count(
+        equal_columns(3000), BOX, [5, 0], **ON_GRID, lo=0, hi=300, **merged(3000, [0] * 3000)
+    ),
+    # The number of points of a large L0 ball.
+    "many_points": lambda: l0(random_network(3072, 50, 10), 3072, [0], 255),
+    "wide_values": wide_values,
+}
 
 
 # -- the other claims -------------------------------------------------------------------------
@@ -329,20 +299,8 @@ def many_faults() -> Bomb:
     return faults(net, [row | {"certified": 2_000_000}])
 
 
-def many_rows() -> Bomb:
-    """The divisions of faults anywhere, for which the signs of all layers are derived again."""
-    net = random_network(784, 2000, 2000, 2000, 3)
-    one = {"kind": "weights", "place": "anywhere", "layer": None, "certified": 8}
-    hi = np.ones(784)
-    return faults(net, [one | {"proof": "wrong signs"}], hi=hi)
-
-
-def long_list_of_faults() -> Bomb:
-    """As many faults as fit a line of JSON."""
-    net = random_network(784, 200, 3)
-    made = [[0, j, i, 0] for j in range(80) for i in range(700)]
-    row = {"kind": "weights", "place": "layer", "layer": 0, "faults": made}
-    return faults(net, [row])
+def two_networks(*sizes: int) -> tuple[bnncert.Network, bnncert.Network]:
+    return random_network(*sizes), random_network(*sizes, seed=1)
 
 
 def equivalence(one: bnncert.Network, two: bnncert.Network, how: str, **details: Any) -> Bomb:
@@ -351,18 +309,6 @@ def equivalence(one: bnncert.Network, two: bnncert.Network, how: str, **details:
     details |= {"networks": [one.content_hash, two.content_hash], "how": how, "region": region}
     lo = np.zeros(one.inputs)
     return Bomb(one, [claim("equivalence", details, lo=lo, hi=lo + 1)], two)
-
-
-def many_classes() -> Bomb:
-    """All pairs of 300 classes."""
-    one, two = (random_network(20, 20, 300, seed=k) for k in range(2))
-    return equivalence(one, two, "product")
-
-
-def large_product() -> Bomb:
-    """Two networks with many neurons."""
-    one, two = (random_network(784, 2000, 2000, 2, seed=k) for k in range(2))
-    return equivalence(one, two, "neurons")
 
 
 def path(**details: Any) -> Bomb:
@@ -377,33 +323,31 @@ def path(**details: Any) -> Bomb:
     return Bomb(net, [claim("path", details, center=image, clip_lo=lo, clip_hi=lo + 1)])
 
 
-def long_place() -> Bomb:
-    """A place with thousands of digits."""
-    return path(verdict="not_robust", place="1/" + "7" * 1990, target=0)
+#: As many faults as fit a line of JSON.
+LONG_LIST = [[0, j, i, 0] for j in range(80) for i in range(700)]
 
-
-def wide_values() -> Bomb:
-    """Values on a grid that need many bits."""
-    net = random_network(20, 50, 10)
-    hi = np.full(20, 2.0**100)
-    hi[0] = 2.0**-600
-    step = hi / 100_000
-    region = {"region": "box", "grid": "float64"}
-    return count(net, region, [0], grid_step=step, grid_origin=0.0, lo=0, hi=hi)
-
-
-def halves() -> Bomb:
-    """A patch whose halves are never proved: the class of the image holds for no other input."""
-    size = 28 * 28
-    rng = np.random.default_rng(0)
-    first = np.concatenate([rng.choice([-1, 1], (300, size)), -np.ones((1, size))])
-    bias = np.concatenate([np.full(300, 0.5), [0.0]])
-    last = np.zeros((2, 301))
-    last[0, :300] = 1
-    net = bnncert.Network.from_arrays(
-        [first, last], [bias, [300 - 2 * 60, 0.0]], input_shape=(28, 28)
-    )
-    return union(net, "patch", 28)
+OTHERS: Bombs = {
+    "explanation": explanation,
+    "many_faults": many_faults,
+    # The divisions of faults anywhere, for which the signs of all layers are derived again.
+    "many_rows": lambda: faults(
+        random_network(784, 2000, 2000, 2000, 3),
+        [
+            {"kind": "weights", "place": "anywhere", "layer": None, "certified": 8}
+            | {"proof": "wrong signs"}
+        ],
+        hi=np.ones(784),
+    ),
+    "long_list_of_faults": lambda: faults(
+        random_network(784, 200, 3),
+        [{"kind": "weights", "place": "layer", "layer": 0, "faults": LONG_LIST}],
+    ),
+    # All pairs of 300 classes, and two networks with many neurons.
+    "many_classes": lambda: equivalence(*two_networks(20, 20, 300), "product"),
+    "large_product": lambda: equivalence(*two_networks(784, 2000, 2000, 2), "neurons"),
+    "path": path,
+    "long_place": lambda: path(verdict="not_robust", place="1/" + "7" * 1990, target=0),
+}
 
 
 # -- ordinary sections ------------------------------------------------------------------------
@@ -538,27 +482,16 @@ def packed() -> Bomb:
     return Bomb(net, [statement(net), *many])
 
 
-OTHERS = (
-    *(explanation, many_faults, many_rows, long_list_of_faults, many_classes, large_product),
-    *(path, long_place, wide_values),
-)
-ORDINARY = (
-    *(repeated_cut, many_cuts, clashes, tree, wide_tree, buckets, branched, long_point),
-    *(tied_point, packed),
-)
-COUNTS = (
-    *(mergers, many_values, split_values, deep_splits, wide_leaf, deep_leaf, narrow_leaf),
-    *(changed_leaf, changed_far, changed_wide, merged_changes, merged_pairs, merged_values),
-    many_points,
-)
-COPIES = (
-    *(late_failure, late_failure_in_cells, failure_beyond_all, many_violations, many_cells),
-    long_values,
-)
-UNIONS = (many_patches, listed_patches, many_shifts, late_place, one_hard_patch, halves)
+ORDINARY: Bombs = {
+    make.__name__: make
+    for make in (
+        *(repeated_cut, many_cuts, clashes, tree, wide_tree, buckets, branched, long_point),
+        *(tied_point, packed),
+    )
+}
 
 #: All of them, by what they are about.
-GROUPS: dict[str, tuple[Callable[[], Bomb], ...]] = {
+GROUPS: dict[str, Bombs] = {
     "copies": COPIES,
     "unions": UNIONS,
     "counts": COUNTS,
