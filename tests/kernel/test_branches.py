@@ -18,10 +18,9 @@ from bnncert.kernel.branches import FIRST_CHANGE, LEAF, Branched, read_branched,
 from bnncert.kernel.container import Section
 from bnncert.kernel.geometry import Geometry
 from bnncert.kernel.section_reading import Clauses
-from bnncert.kernel.statement import Statement, classification
-from bnncert.problem import robustness
+from bnncert.kernel.space import read_space
 from bnncert.proofs.branch_proof import joined_trees, prove_by_branching
-from bnncert.proofs.statement_section import statement
+from bnncert.proofs.writing import region_section
 from tests.brute_force import TinyNetwork
 from tests.every_mode import few
 from tests.test_grid_against_brute_force import GridQuestion, grid_questions
@@ -32,16 +31,8 @@ KINDS = ("linf", "l1", "l2", "l0", "box", "polytope")
 def geometry_of(question: GridQuestion) -> Geometry:
     """The checker's own view of the first layer on a region."""
     network = question.network
-    rivals = [k for k in range(network.classes) if k != question.label]
-    made = statement(
-        robustness(network, question.region, question.label),
-        network,
-        verdict="robust",
-        arithmetic="real",
-        sign_zero=None,
-        property_=classification(question.label, rivals, "violation"),
-    )
-    return Geometry(network.layers[0], Statement.read(made, network).space)
+    space, _, _ = read_space(region_section(question.region), network)
+    return Geometry(network.layers[0], space)
 
 
 def first_signs(net: TinyNetwork, x: tuple[Fraction, ...]) -> list[tuple[int, ...]]:

@@ -12,9 +12,9 @@ import bnncert
 from bnncert.engine.search.trace import Trace, TracedLeaf
 from bnncert.kernel import check
 from bnncert.model.bundled import load_demo_images, load_demo_network
-from bnncert.proofs import prover as certify
 from bnncert.proofs import writing
 from bnncert.proofs.leaf_proof import LeafProblem
+from bnncert.proofs.proof_builder import ProofBuilder
 
 
 def demo_question(image: int, pixels: float) -> tuple[bnncert.Network, bnncert.Region, int]:
@@ -51,7 +51,7 @@ def test_wrong_multipliers_of_the_search_are_replaced(
         wrong = replace(found, tables=-3 * found.tables, kappa=found.kappa + 10)
         return replace(leaf, multipliers=wrong)
 
-    prove = certify.ProofBuilder.prove
+    prove = ProofBuilder.prove
     solved = []
     solve = LeafProblem.solve
 
@@ -59,13 +59,11 @@ def test_wrong_multipliers_of_the_search_are_replaced(
         solved.append(leaf)
         return solve(leaf, *arguments)  # type: ignore[arg-type]
 
-    def misled(
-        prover: certify.ProofBuilder, number: int, functions: object, trace: Trace, *rest: object
-    ):  # type: ignore[no-untyped-def]
+    def misled(prover: ProofBuilder, number: int, functions: object, trace: Trace, *rest: object):  # type: ignore[no-untyped-def]
         wrong = replace(trace, leaves=tuple(map(spoiled, trace.leaves)))
         return prove(prover, number, functions, wrong, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(certify.ProofBuilder, "prove", misled)
+    monkeypatch.setattr(ProofBuilder, "prove", misled)
     monkeypatch.setattr(LeafProblem, "solve", watch)
     question = demo_question(9, 0.25)
     path = tmp_path / "proof.bnncert"

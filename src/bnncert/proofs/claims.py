@@ -14,13 +14,13 @@ from bnncert.kernel.container import Section, Writer, read_sections
 from bnncert.model.formats.atomic import replacing
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Ties
-from bnncert.proofs.statement_section import region_section
-from bnncert.regions import ImagePath, ImageUnion, Region
+from bnncert.proofs.writing import region_section
+from bnncert.regions import ImagePath, ImageUnion, InputSet
 
 
 def claim_section(
     kind: str,
-    region: Region | None,
+    region: InputSet | None,
     details: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> Section:
@@ -35,18 +35,9 @@ def claim_section(
     details, arrays
         What else the claim has.
     """
-    return _claim(kind, None if region is None else region_section(region), details, arrays or {})
-
-
-def _claim(
-    kind: str,
-    region: Section | None,
-    details: Mapping[str, Any],
-    arrays: Mapping[str, npt.NDArray[Any]],
-) -> Section:
-    about = {**details, "region": None if region is None else region.fields}
-    own = {} if region is None else region.arrays
-    return Section("claim", {"kind": kind, "details": about}, {**own, **arrays})
+    stated = Section("statement") if region is None else region_section(region)
+    about = {**details, "region": None if region is None else stated.fields}
+    return Section("claim", {"kind": kind, "details": about}, {**stated.arrays, **(arrays or {})})
 
 
 def class_details(problem: Problem, network: Network, ties: Ties) -> dict[str, Any]:
@@ -137,4 +128,4 @@ def _shape_claim(
     fine = problem.targets[0].objectives[0].tie_is_fine
     details = class_details(problem, network, "robust" if fine else "violation")
     details |= {"verdict": "robust" if found is None else "not_robust", **more}
-    return _claim(kind, region_section(region), details, {})
+    return claim_section(kind, region, details)

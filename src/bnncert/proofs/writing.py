@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from bnncert.proofs.branch_proof import joined_trees
 from bnncert.proofs.elimination_proof import EliminationProof, prove_elimination
 from bnncert.proofs.pattern_proof import PatternProof, prove_patterns
 from bnncert.proofs.proof_builder import ProofBuilder, ProofNode
-from bnncert.proofs.statement_section import conditions, statement
+from bnncert.regions import InputSet
 
 #: About the largest number of entries in one section.
 SECTION_NUMBERS = 500_000
@@ -180,32 +179,55 @@ def _read(section: Section, stated: Network) -> Statement:
         raise CertificateError(f"no certificate: {error}") from error
 
 
+def region_section(region: InputSet) -> Section:
+    """Return a section `statement` that states only the region.
+
+    The boxes of a union on a grid are proved for all their real inputs, so that it has no grid.
+    """
+    fields, arrays = region.statement()
+    section = Section("statement", dict(fields), dict(arrays))
+    if region.values is not None:
+        section.fields["grid"] = region.values.dtype.name
+        section.arrays |= {"grid_step": region.values.step, "grid_origin": region.values.origin}
+    return section
+
+
 def _statement(
     problem: Problem, stated: Network, verdict: str, arithmetic: str, sign_zero: SignZero | None
 ) -> Section:
-    targets: list[list[tuple[dict[int, Fraction], Fraction, bool]]] = []
+    """Return the statement about `stated`, the network as its file defines it."""
+    section = region_section(problem.region)
+    section.fields |= {
+        "verdict": verdict,
+        "network": stated.content_hash,
+        "sizes": list(stated.sizes),
+        "sign_zero": sign_zero,
+        "arithmetic": arithmetic,
+        "property": _property(problem),
+    }
+    return section
+
+
+def _property(problem: Problem) -> dict[str, Any]:
+    """Return the property as a classification, or as conditions on the scores."""
+    targets: list[list[dict[str, Any]]] = []
     for target in problem.targets:
-        made = []
+        targets.append([])
         for o in target.objectives:
             if o.scores is None:
                 raise CertificateError("no certificate: the property is not about scores")
-            made.append((dict(o.scores), o.offset, o.tie_is_fine))
-        targets.append(made)
-    label, claim = problem.label, conditions(targets)
-    rivals = [int(t.rival) for t in problem.targets if t.rival is not None]
-    if label is not None:
-        fine = all(entry[2] for target in targets for entry in target)
-        margins = [[({label: Fraction(1), r: Fraction(-1)}, Fraction(0), fine)] for r in rivals]
-        if targets == margins:
-            claim = classification(label, rivals, "robust" if fine else "violation")
-    return statement(
-        problem,
-        stated,
-        verdict=verdict,
-        arithmetic=arithmetic,
-        sign_zero=sign_zero,
-        property_=claim,
-    )
+            scores = {str(k): str(c) for k, c in o.scores}
+            targets[-1].append(_condition(scores, str(o.offset), o.tie_is_fine))
+    label, rivals = problem.label, [int(t.rival) for t in problem.targets if t.rival is not None]
+    fine = all(o["tie_is_fine"] for target in targets for o in target)
+    margins = [[_condition({str(label): "1", str(r): "-1"}, "0", fine)] for r in rivals]
+    if label is not None and targets == margins:
+        return classification(label, rivals, "robust" if fine else "violation")
+    return {"kind": "targets", "targets": targets}
+
+
+def _condition(scores: dict[str, str], constant: str, fine: bool) -> dict[str, Any]:
+    return {"scores": scores, "constant": constant, "tie_is_fine": fine}
 
 
 def _small(values: Any) -> npt.NDArray[Any]:

@@ -32,8 +32,7 @@ from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Targets, Ties, robustness
 from bnncert.proofs.claims import claim_section, class_details
-from bnncert.proofs.statement_section import region_section
-from bnncert.proofs.writing import CertificateError, write_counterexample
+from bnncert.proofs.writing import CertificateError, region_section, write_counterexample
 from bnncert.questions.faults.fault_attack import PointAttack, attack_points
 from bnncert.questions.faults.faults_answer import FaultBit, FaultRow, FaultsResult, layer_name
 from bnncert.questions.prover import Effort, Prover

@@ -25,7 +25,7 @@ from bnncert.kernel.space import read_space
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above
 from bnncert.problem import Problem, Target
-from bnncert.proofs.statement_section import region_section
+from bnncert.proofs.writing import region_section
 from bnncert.questions.compare.difference import condition_target
 from bnncert.questions.relations.changes import Change, PairQuestion, categories
 from bnncert.regions import Box, EmptyRegionError, Grid, Polytope, Region
