@@ -33,7 +33,8 @@ from benchmarks import pb25, pseudo_boolean
 from bnncert.kernel import RejectedError, UnreadableError
 from bnncert.kernel import check as check_certificate
 from bnncert.model.bundled import load_demo_images, load_demo_network
-from bnncert.questions.smallest.smallest import SmallestResult, smallest
+from bnncert.questions.radius.radius_answer import SmallestResult
+from bnncert.questions.radius.smallest import smallest
 
 NORMS = ("l0", "l1", "l2", "linf")
 

@@ -29,9 +29,8 @@ OF_MODULES = {
     "questions.explain.explanation_answer": ["Explanation"],
     "questions.faults.faults_answer": ["FaultsResult"],
     "questions.polynomial_bound": ["PolynomialBound", "last_sign", "network_input", "score"],
-    "questions.radius_answer": ["RadiusResult"],
+    "questions.radius.radius_answer": ["RadiusResult", "SmallestResult"],
     "questions.relations.relation_answer": ["RelationResult"],
-    "questions.smallest.smallest": ["SmallestResult"],
     "questions.prover": ["solve"],
     "report.overview": ["ResultsOverview"],
 }
@@ -134,9 +133,7 @@ def small() -> list[Any]:
     result = bnncert.verify(network, ball, 2, method="attack", timeout=30)
     assert result.counterexample is not None
     smallest = bnncert.smallest(network, ball, 2, method="attack", maximum=0.02, timeout=5)
-    radius = bnncert.radius(
-        network, images.point(38), 2, clip_lo=-1, clip_hi=1, maximum=0.01, timeout=2
-    )
+    radius = bnncert.radius(network, ball.with_radius(0), 2, maximum=0.01, timeout=2)
     parts = [network, network.layers[0], network.output, ball, problem, problem.targets[0]]
     parts += [problem.targets[0].objectives[0], result, result.targets[0], result.counterexample]
     return [*parts, smallest, radius, bnncert.L0Ball(np.zeros(784), 3, -1, 1)]

@@ -38,9 +38,9 @@ _MODULES = {
     "questions.faults.fault_search": "faults",
     "questions.polynomial_bound": "bound_polynomial",
     "questions.progress_bar": "progress_bar",
-    "questions.radius": "radius",
+    "questions.radius.radius": "radius",
     "questions.relations.relations": "fair monotone",
-    "questions.smallest.smallest": "smallest",
+    "questions.radius.smallest": "smallest",
     "questions.verify": "bound verify",
     "regions": "Ball Box Brightness BrightnessSteps Contrast Grid ImageShift L0Ball Patch Polytope "
     "Region",
@@ -77,10 +77,10 @@ if TYPE_CHECKING:
     from bnncert.questions.faults.fault_search import faults as faults
     from bnncert.questions.polynomial_bound import bound_polynomial as bound_polynomial
     from bnncert.questions.progress_bar import progress_bar as progress_bar
-    from bnncert.questions.radius import radius as radius
+    from bnncert.questions.radius.radius import radius as radius
+    from bnncert.questions.radius.smallest import smallest as smallest
     from bnncert.questions.relations.relations import fair as fair
     from bnncert.questions.relations.relations import monotone as monotone
-    from bnncert.questions.smallest.smallest import smallest as smallest
     from bnncert.questions.verify import bound as bound
     from bnncert.questions.verify import verify as verify
     from bnncert.regions import Ball as Ball

@@ -210,7 +210,7 @@ def test_the_exception_has_what_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [t.rival for t in result.targets] == [k for k in range(3) if k != label]
     assert {t.status for t in result.targets} == {"unknown"}
     with pytest.raises(Interrupted) as stopped:
-        bnncert.radius(net, ball.middle, label, maximum=2.0)
+        bnncert.radius(net, ball, label, maximum=2.0)
     assert (stopped.value.answer.lower, stopped.value.answer.calls) == (-np.inf, 0)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.cli.output import json_text
-from bnncert.results.radii import INPUT_UNITS, RadiusUnit
+from bnncert.regions.radii import INPUT_UNITS, RadiusUnit
 from tests.cli.diamond import BALL, POINT, Run, query, read_json, write_network
 from tests.cli.diamond import DIAMOND as NET
 

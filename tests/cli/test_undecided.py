@@ -15,7 +15,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.methods import REGISTRY
 from bnncert.engine.verdict import TargetResult
 from bnncert.model.bundled import load_demo_images, load_demo_network
-from bnncert.results.radii import RadiusUnit
+from bnncert.regions.radii import RadiusUnit
 from tests.cli.diamond import POINT, Run, query
 
 DEMO = ("verify", "demo:sparse", "demo:1")

@@ -27,9 +27,9 @@ from bnncert.model.network import Network
 from bnncert.problem import Targets
 from bnncert.regions import Ball, ChangeNorm, L0Ball, Neighbourhood
 from bnncert.regions.changes import RADIUS_MEANING, VALUED
+from bnncert.regions.radii import INPUT_UNITS, Radius, RadiusUnit, read_radius, read_step
 from bnncert.results.balls import Balls
 from bnncert.results.labelled_points import OWN, Data, read_data
-from bnncert.results.radii import INPUT_UNITS, Radius, RadiusUnit, read_radius, read_step
 from bnncert.results.rows import LabelSource
 
 PointT = TypeVar("PointT", bound=PointOptions)

@@ -19,8 +19,7 @@ from bnncert.cli.result_views import has_margin, network_tree, result_tree, tota
 from bnncert.engine.rounded_bounds import lower_text
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
-from bnncert.questions.radius_answer import RadiusResult
-from bnncert.questions.smallest.smallest import SmallestResult
+from bnncert.questions.radius.radius_answer import RadiusResult, SmallestResult
 from bnncert.report.summary import radius_texts
 from bnncert.report.tables import number, status_text
 

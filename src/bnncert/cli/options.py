@@ -390,7 +390,7 @@ def read_targets(text: str) -> Targets:
 
 def read_clip(clip: tuple[float, float] | None) -> tuple[float, float] | None:
     """Return the data box that `--clip` states, after a check of its order."""
-    from bnncert.results.radii import check_clip
+    from bnncert.regions.radii import check_clip
 
     try:
         return None if clip is None else check_clip(*clip)

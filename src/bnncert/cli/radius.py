@@ -54,12 +54,12 @@ from bnncert.cli.unused import refuse_together, refuse_unread, refuse_without
 from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.problem import Ties
-from bnncert.questions.radius import radius as radius_api
-from bnncert.questions.radius_answer import RadiusResult
-from bnncert.questions.smallest.smallest import SmallestResult, smallest
+from bnncert.questions.radius.radius import radius as radius_api
+from bnncert.questions.radius.radius_answer import RadiusResult, SmallestResult
+from bnncert.questions.radius.smallest import smallest
 from bnncert.regions import SHAPES
+from bnncert.regions.radii import RadiusUnit
 from bnncert.report.summary import probe_table, radius_table, radius_texts
-from bnncert.results.radii import RadiusUnit
 
 #: Files that only `--exact` uses.
 EXACT_FILES = ("certificate", "save_counterexample", "resume")
@@ -225,15 +225,7 @@ class _SearchSetup:
             )
             return partial(exact, **common), shown
         # The l0 norm needs --exact.
-        interval = partial(
-            radius_api,
-            *(network, ball.middle, label, ball.norm),
-            clip_lo=ball.clip_lo,
-            clip_hi=ball.clip_hi,
-            value=ball.value,
-            tolerance=self.tolerance,
-            **common,
-        )
+        interval = partial(radius_api, network, ball, label, tolerance=self.tolerance, **common)
         return interval, partial(_show, question.unit)
 
 

@@ -13,7 +13,8 @@ from bnncert.cli.result_views import replay_text
 from bnncert.errors import FormatError, InputError
 from bnncert.model.formats.file_content import parse_json, read_bytes
 from bnncert.problem import Targets
-from bnncert.questions.smallest.smallest import Known, SmallestResult
+from bnncert.questions.radius.radius_answer import SmallestResult
+from bnncert.questions.radius.smallest import Known
 from bnncert.report.picture import CounterexampleFile
 from bnncert.report.summary import probe_table, smallest_table
 

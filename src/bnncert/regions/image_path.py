@@ -59,6 +59,10 @@ class ImagePath(Cover):
             self.hi = np.minimum(self.hi, self.clip_hi)
 
     @abstractmethod
+    def with_radius(self, radius: float) -> ImagePath:
+        """Return the path of the same image with another radius."""
+
+    @abstractmethod
     def _largest_change(self) -> FloatArray:
         """Return by how much each input changes at most, not rounded down."""
 
@@ -189,6 +193,10 @@ class Brightness(ImagePath):
     ) -> None:
         super().__init__(center, radius, clip_lo, clip_hi)
 
+    def with_radius(self, radius: float) -> Brightness:
+        """Return the path of the same image with another largest offset."""
+        return Brightness(self.middle, radius, self.clip_lo, self.clip_hi)
+
     def _largest_change(self) -> FloatArray:
         return np.full(self.middle.size, self.radius)
 
@@ -264,6 +272,10 @@ class Contrast(ImagePath):
         #: The middle of each input.
         self.pivot = np.array(np.broadcast_to(np.asarray(value_of_all, np.float64), (size,)))
         super().__init__(center, radius, clip_lo, clip_hi)
+
+    def with_radius(self, radius: float) -> Contrast:
+        """Return the path of the same image with another largest factor."""
+        return Contrast(self.middle, radius, self.clip_lo, self.clip_hi, self.value)
 
     def _largest_change(self) -> FloatArray:
         return self.radius * np.abs(self.middle - self.pivot) * SAFETY

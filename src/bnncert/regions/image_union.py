@@ -44,6 +44,10 @@ class ImageUnion(Cover):
     ) -> None:
         super().__init__(image, clip_lo, clip_hi, f"a {self.norm}")
 
+    @abstractmethod
+    def with_radius(self, radius: float) -> ImageUnion:
+        """Return the union of the same image with another radius."""
+
     @property
     @abstractmethod
     def count(self) -> int:
@@ -149,6 +153,7 @@ class Patch(ImageUnion):
         grid: GridLike = None,
     ) -> None:
         super().__init__(image, clip_lo, clip_hi)
+        self.shape = shape
         self.pixels = _pixels(self, shape)
         height, width = self.pixels.shape[:2]
         self.side, self.stated_radius = whole_number(side, "patch", "pixels"), float(side)
@@ -175,6 +180,11 @@ class Patch(ImageUnion):
         is_used = self.side > 0
         self.lo = np.minimum(self.middle, self._low) if is_used else self.middle
         self.hi = np.maximum(self.middle, self._high) if is_used else self.middle
+
+    def with_radius(self, radius: float) -> Patch:
+        """Return the patches of another side on the same image."""
+        box = self.clip_lo, self.clip_hi
+        return Patch(self.middle, radius, self.shape, *box, self.value, self.grid)
 
     @property
     def has_free_inputs(self) -> bool:
@@ -272,6 +282,7 @@ class ImageShift(ImageUnion):
         value: float | None = None,
     ) -> None:
         super().__init__(image, clip_lo, clip_hi)
+        self.shape = shape
         self.pixels = _pixels(self, shape)
         height, width = self.pixels.shape[:2]
         self.steps, self.stated_radius = whole_number(steps, "shift", "pixels"), float(steps)
@@ -286,6 +297,10 @@ class ImageShift(ImageUnion):
             self.clipped(np.full(self.middle.size, end)) if self.steps else self.middle
             for end in (min(reach), max(reach))
         )
+
+    def with_radius(self, radius: float) -> ImageShift:
+        """Return the shifts of the same image by up to another number of pixels."""
+        return ImageShift(self.middle, radius, self.shape, self.clip_lo, self.clip_hi, self.value)
 
     @property
     def count(self) -> int:
@@ -382,6 +397,10 @@ class BrightnessSteps(ImageUnion):
         refuse_off_grid(self._levels, self)
         self._places = self._levels.nearest(self.middle)
         self.lo, self.hi = self._image(-self.steps), self._image(self.steps)
+
+    def with_radius(self, radius: float) -> BrightnessSteps:
+        """Return the offsets of the same image up to another radius."""
+        return BrightnessSteps(self.middle, radius, self.clip_lo, self.clip_hi, self.grid)
 
     def _image(self, steps: int) -> FloatArray:
         places = self._places + steps

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bnncert.model.formats.atomic import make_folder, write_atomically
+from bnncert.regions.radii import inputs_text, radius_in_px
 from bnncert.report.other_answers import SHOWN_KINDS, ShownLine
 from bnncert.report.statistics import Panel, counts, gaps, panels
-from bnncert.results.radii import inputs_text, radius_in_px
 from bnncert.results.store import Recorded
 
 #: The files: all verdicts and bounds, the counts of them, the gains of the reference method, and

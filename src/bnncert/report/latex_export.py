@@ -14,8 +14,8 @@ from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from bnncert.model.formats.atomic import make_folder, write_atomically
+from bnncert.regions.radii import COUNTED
 from bnncert.report.statistics import Panel, counts, mean, panels, reference_series
-from bnncert.results.radii import COUNTED
 from bnncert.results.rows import Row
 from bnncert.results.store import Recorded
 

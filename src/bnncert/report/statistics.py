@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from bnncert.results.radii import inputs_text, radius_in_px, radius_text
+from bnncert.regions.radii import inputs_text, radius_in_px, radius_text
 from bnncert.results.rows import InstanceKey, LabelSource, NetworkRecord, Row, label_source
 from bnncert.results.store import Recorded
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from rich.table import Table
 
 from bnncert.engine.rounded_bounds import lower_text
-from bnncert.questions.radius_answer import Probe, RadiusResult
-from bnncert.questions.smallest.smallest import SmallestResult
+from bnncert.questions.radius.radius_answer import Probe, RadiusResult, SmallestResult
+from bnncert.regions.radii import RadiusUnit
 from bnncert.report.plain_table import plain_table
 from bnncert.report.statistics import (
     CERTIFIED,
@@ -20,7 +20,6 @@ from bnncert.report.statistics import (
     mean,
 )
 from bnncert.results.instance import Instance, InstanceGroup
-from bnncert.results.radii import RadiusUnit
 from bnncert.results.rows import Row, label_source
 from bnncert.results.runner import duration
 

@@ -25,7 +25,7 @@ from bnncert.regions import (
     Patch,
 )
 from bnncert.regions.changes import GRIDLESS, VALUED
-from bnncert.results.radii import Radius
+from bnncert.regions.radii import Radius
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from bnncert.model.pixel_scale import PixelScale
 from bnncert.problem import Targets, Ties, targets_of
 from bnncert.regions import ChangeNorm
 from bnncert.regions.changes import VALUED
+from bnncert.regions.radii import Radius, check_clip, read_radius, read_step
 from bnncert.results.config_file import ConfigSection, Node, read_document
 from bnncert.results.configuration import (
     DEMO_DATA,
@@ -30,7 +31,6 @@ from bnncert.results.configuration import (
 )
 from bnncert.results.instance import Settings
 from bnncert.results.labelled_points import OWN
-from bnncert.results.radii import Radius, check_clip, read_radius, read_step
 from bnncert.results.rows import Question
 
 _PART_KEYS = (

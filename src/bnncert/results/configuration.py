@@ -18,8 +18,8 @@ from bnncert.model.network import Network
 from bnncert.model.pixel_scale import PixelScale
 from bnncert.regions import ChangeNorm
 from bnncert.regions.changes import VALUED
+from bnncert.regions.radii import Radius
 from bnncert.results.instance import Settings
-from bnncert.results.radii import Radius
 
 
 @dataclass(frozen=True)

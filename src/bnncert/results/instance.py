@@ -20,7 +20,7 @@ from bnncert.problem import Targets, Ties
 from bnncert.questions.verify import bound, verify
 from bnncert.regions import SHAPES, Box, ChangeNorm, Cover, Neighbourhood
 from bnncert.regions.changes import is_union
-from bnncert.results.radii import Radius
+from bnncert.regions.radii import Radius
 from bnncert.results.rows import InstanceKey, LabelSource, Question, Row
 
 

@@ -20,6 +20,7 @@ from bnncert.model.loading import load
 from bnncert.model.network import Network
 from bnncert.problem import Targets, robustness, targets_text
 from bnncert.regions import Ball, Grid
+from bnncert.regions.radii import inputs_text, radius_text
 from bnncert.results.balls import Balls
 from bnncert.results.configuration import (
     DEMO_DATA,
@@ -39,7 +40,6 @@ from bnncert.results.instance import (
     certificate_name,
 )
 from bnncert.results.labelled_points import Data, read_data
-from bnncert.results.radii import inputs_text, radius_text
 from bnncert.results.rows import InstanceKey, NetworkRecord
 
 #: Data that was read: the source, its labels, and the shape and classes of the network.

@@ -15,7 +15,7 @@ from bnncert.engine.search.patterns import enumeration
 from bnncert.engine.search.patterns.open_nodes import NodeBatch, OpenNodes
 from bnncert.engine.search.pulse import Pulse
 from tests.engine.search.patterns.test_sharing import hard_network
-from tests.test_verification import random_network
+from tests.questions.verify.test_verify import random_network
 
 
 def test_a_split_divides_the_share_of_a_node() -> None:

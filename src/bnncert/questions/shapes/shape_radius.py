@@ -9,7 +9,6 @@ other; a size is certified only if all smaller ones are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeAlias
@@ -27,7 +26,7 @@ from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Problem, Target, Targets, Ties, robustness
 from bnncert.questions.prover import Effort
-from bnncert.questions.radius_answer import Probe, RadiusResult
+from bnncert.questions.radius.radius_answer import Probe, RadiusResult
 from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
 from bnncert.regions import ChangeNorm, ImagePath, ImageShift, Patch
 
@@ -40,10 +39,10 @@ SHARE = 0.5
 
 @dataclass(eq=False)
 class ShapeSearch:
-    """A search for the size of a shape around one image; `region` makes the region of a size."""
+    """A search for the size of a shape around one image; the size of `region` does not matter."""
 
     network: Network
-    region: Callable[[float], Sized]
+    region: Sized
     label: int
     targets: Targets
     ties: Ties
@@ -61,15 +60,15 @@ class ShapeSearch:
     def run(self) -> RadiusResult:
         """Return the largest certified and the smallest falsified size."""
         self.deadline = Deadline(self.effort.timeout)
-        centre = self.region(0.0)
+        region = self.region
         try:
-            if isinstance(centre, ImagePath):
-                self._sweep(centre)
+            if isinstance(region, ImagePath):
+                self._sweep(region)
             else:
-                self._verify_sizes(centre)
+                self._verify_sizes(region)
         except KeyboardInterrupt as stop:
-            raise Interrupted(self._result(centre.norm)) from stop
-        return self._result(centre.norm)
+            raise Interrupted(self._result(region.norm)) from stop
+        return self._result(region.norm)
 
     def _result(self, norm: ChangeNorm) -> RadiusResult:
         return RadiusResult(
@@ -92,8 +91,7 @@ class ShapeSearch:
     def _sweep(self, centre: ImagePath) -> None:
         """Sweep the path up to the largest radius."""
         self.limit, self.covers_data = limit, _ = self._limit(centre)
-        path = self.region(limit)
-        assert isinstance(path, ImagePath)
+        path = centre.with_radius(limit)
         problem = robustness(self.network, path, self.label, self.targets, self.ties)
         if self.effort.progress is not None:
             self.effort.progress(f"{STAGE} up to radius {limit:.4g}", 0, 1)
@@ -133,33 +131,29 @@ class ShapeSearch:
         for size in range(int(self.limit) + 1):
             if self.deadline.passed() and self.probes:
                 return
-            is_proved &= self._verify(size) == "robust"
+            is_proved &= self._verify(centre.with_radius(size)) == "robust"
             if self.example is not None:
                 self.upper = float(size)
                 return
             if is_proved:
                 self.lower = float(size)
 
-    def _verify(self, size: int) -> Status:
-        union, progress, left = (
-            self.region(float(size)),
-            self.effort.progress,
-            self.deadline.remaining(),
-        )
-        assert not isinstance(union, ImagePath)
+    def _verify(self, union: Patch | ImageShift) -> Status:
+        size, progress = union.stated_radius, self.effort.progress
+        left = self.deadline.remaining()
 
         def tell(text: str, done: int, total: int) -> None:
             if progress is not None:
-                progress(f"radius {size}: {text}", done, total)
+                progress(f"radius {size:g}: {text}", done, total)
 
         question = UnionQuestion(self.network, union, self.label, self.targets, self.ties)
         limit = None if math.isinf(left) else max(1e-3, SHARE * left)
         try:
             result = solve_union(question, replace(self.effort, timeout=limit, progress=tell))
         except Interrupted as stop:
-            self._learn(float(size), stop.answer.status, stop.answer.seconds)
+            self._learn(size, stop.answer.status, stop.answer.seconds)
             raise
-        self._learn(float(size), result.status, result.seconds)
+        self._learn(size, result.status, result.seconds)
         self.example = result.counterexample
         return result.status
 

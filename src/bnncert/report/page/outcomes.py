@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from bnncert.regions.radii import COUNTED
 from bnncert.report.page.svg import WIDTH, AxisScale, Chart, wide_table
 from bnncert.report.statistics import Count, Panel, Together, together
-from bnncert.results.radii import COUNTED
 
 #: The answers in the order of stacking: the field of a count (also the CSS class), and its words.
 ANSWERS = (

@@ -24,8 +24,8 @@ from typing import Any
 
 from bnncert.engine.methods import REGISTRY
 from bnncert.engine.rounded_bounds import rounded
+from bnncert.regions.radii import COUNTED, read_radius
 from bnncert.report.statistics import Panel
-from bnncert.results.radii import COUNTED, read_radius
 from bnncert.results.rows import InstanceKey, NetworkRecord, Row
 
 #: The files of the bundled networks, by the end of their path.

@@ -21,7 +21,6 @@ import numpy as np
 
 from bnncert.errors import InputError
 from bnncert.model.network import Network
-from bnncert.regions import ChangeNorm
 from bnncert.regions.changes import RADIUS_MEANING
 
 #: Digits of a radius that is rounded to the side on which its answer holds.
@@ -118,7 +117,7 @@ class Radius:
         return f"{self.number:.9g}" if self.unit == "input" else f"{self.number:g} {self.unit}"
 
     def in_units(
-        self, network: Network, name: str, norm: ChangeNorm, clip: tuple[float, float] | None
+        self, network: Network, name: str, norm: str | None, clip: tuple[float, float] | None
     ) -> float:
         """Return the radius in input units; raise InputError if its unit is not defined."""
         if self.unit == "input":
@@ -144,7 +143,7 @@ class Radius:
         return self.number / DELTAS[norm]
 
     def unit_for(
-        self, network: Network, name: str, norm: ChangeNorm, clip: tuple[float, float] | None
+        self, network: Network, name: str, norm: str | None, clip: tuple[float, float] | None
     ) -> RadiusUnit:
         """Return the unit in which the radius is written."""
         size = replace(self, number=1.0).in_units(network, name, norm, clip)
@@ -194,3 +193,18 @@ def read_radius(value: object, line: int = 0, name: str = "radius") -> Radius | 
     else:
         return None
     return Radius(number, unit, line, name) if 0 <= number < math.inf else None
+
+
+def in_input_units(
+    value: float | str | None, network: Network, norm: str | None, name: str
+) -> float | None:
+    """Return a radius in input units, from a number or a text like `1px`; None stays None.
+
+    Raises InputError if the text is not a radius, or the network does not define its unit.
+    """
+    if not isinstance(value, str):
+        return value
+    radius = read_radius(value, name=name)
+    if radius is None:
+        raise InputError(f"{name} is {value!r}; expected a number, also as in 8/255 or 1px")
+    return radius.in_units(network, network.source, norm, None)

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -20,13 +21,10 @@ import bnncert
 from bnncert import Ball, Grid, InputError, L0Ball, Network, Options
 from bnncert.deadline import TIME_IS_UP, OutOfTimeError
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.verdict import Result
 from bnncert.kernel import check as check_certificate
 from bnncert.model.bundled import load_demo_images, load_demo_network
-from bnncert.questions.smallest import smallest as search_module
-from bnncert.questions.smallest.best_proof import LowerSide
-from bnncert.questions.smallest.smallest import Known, smallest
-from bnncert.questions.smallest.whole_distances import Counts
+from bnncert.questions.radius.smallest import Known, WholeSearch, smallest
+from bnncert.questions.radius.whole_distances import WholeDistances
 from tests.brute_force import TinyNetwork, last_layers_at, scores_of
 from tests.in_process import command_line
 from tests.strategies import tiny_networks
@@ -86,7 +84,7 @@ def test_the_minimum_is_that_of_all_grid_points(norm: Any) -> None:
     seen: Counter[str] = Counter()
 
     @settings(
-        max_examples=24,
+        max_examples=40,
         deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow],
@@ -159,8 +157,9 @@ def test_a_wrong_centre_has_the_minimum_zero() -> None:
     assert (result.certified, result.falsified, result.minimum) == (None, 0, 0)
 
 
-def test_a_largest_radius_ends_the_search() -> None:
-    result = smallest(SUM, integers("linf"), 0, maximum=2.5)
+@pytest.mark.parametrize("maximum", [2.5, "5px"])
+def test_a_largest_radius_ends_the_search(maximum: Any) -> None:
+    result = smallest(replace(SUM, pixel_step=0.5), integers("linf"), 0, maximum=maximum)
     assert (result.certified, result.limit, result.minimum) == (2, 2, None)
     assert result.is_closed
     assert not result.covers_data
@@ -184,11 +183,11 @@ def test_a_search_goes_on_where_another_ended() -> None:
 
 
 def test_an_interrupt_keeps_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(search: Any, verifier: Any, method: str) -> None:
-        search.learn(*verifier.verify(2.0, 1.0, method))
+    def stopped(search: WholeSearch) -> None:
+        search.verify(2.0, 1.0)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search_module, "bisect", stopped)
+    monkeypatch.setattr(WholeSearch, "run", stopped)
     with pytest.raises(Interrupted) as caught:
         smallest(SUM, integers("l1"), 0)
     assert caught.value.answer.certified == 2
@@ -234,7 +233,7 @@ def test_inputs_that_change_little_need_more_of_them(within: float, minimum: int
 def test_counts_and_radii_belong_together(norm: Any) -> None:
     step = 2 / 255
     point = (np.arange(4) * 40 * step - 1).astype(np.float32).astype(np.float64)
-    counts = Counts(Ball(norm, point, 0.0, -1.0, 1.0, grid=Grid(step, -1.0)))
+    counts = WholeDistances(Ball(norm, point, 0.0, -1.0, 1.0, grid=Grid(step, -1.0)))
     for number in (1, 2, 3, 5, 100, 1000, 12345):
         assert counts.within(counts.radius(number)) == number
         assert counts.within(counts.radius(number) * (1 - 1e-5)) == number - 1
@@ -251,27 +250,35 @@ def test_counts_and_radii_belong_together(norm: Any) -> None:
     )
 
 
-def test_the_certificate_is_that_of_the_last_proof(tmp_path: Path) -> None:
-    path = tmp_path / "proof.bnncert"
-    side = LowerSide(path)
+def test_the_certificate_is_that_of_the_last_proof_or_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proofs of smaller counts have certificates, but these do not show the certified side."""
+    from bnncert.proofs import writing
 
-    def answer(status: Any, content: str | None, number: float) -> None:
-        file = side.next_file()
-        assert file is not None
-        if content is not None:
-            file.write_text(content)
-        name = None if content is None else str(file)
-        notes = ("no certificate: too hard",)
-        side.finish(number, Result(status, (), 0.0, "auto", certificate=name, notes=notes))
+    written = writing.write_proof
 
-    answer("robust", "proof of 2", 2.0)
-    answer("not_robust", "counterexample of 4", 4.0)
-    answer("timeout", None, 3.0)
-    assert (path.read_text(), side.count) == ("proof of 2", 2.0)
-    answer("robust", None, 3.0)
-    # The proof of 2 is not one of the certified side any more.
-    assert (side.count, side.reason) == (None, "no certificate: too hard")
+    def write(path: Any, problem: Any, *arguments: Any, **options: Any) -> None:
+        if problem.region.radius >= MINIMA["l1"] - 1:
+            raise writing.CertificateError("no certificate: too hard")
+        written(path, problem, *arguments, **options)
+
+    monkeypatch.setattr(writing, "write_proof", write)
+    result = smallest(SUM, integers("l1"), 0, timeout=20, certificate=tmp_path / "proof.bnncert")
+    assert result.minimum == MINIMA["l1"]
+    assert (result.certificate, result.no_certificate) == (None, "no certificate: too hard")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unproved_side_of_an_earlier_search_has_no_certificate(tmp_path: Path) -> None:
+    """A counterexample beyond the count, in a ball that rounding enlarges, is no proof of it."""
+    path = tmp_path / "proof.bnncert"
+    known, seconds = Known(6), 1e-3
+    result = smallest(
+        SUM, integers("l1"), 0, method="attack", known=known, timeout=seconds, certificate=path
+    )
+    assert (result.certified, result.certificate) == (6, None)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("norm", ["linf", "l1"])

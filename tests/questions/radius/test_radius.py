@@ -19,8 +19,10 @@ from bnncert import Ball, BnncertError, Counterexample, InputError, Network
 from bnncert.cli.program import main
 from bnncert.engine.verdict import Result, TargetResult
 from bnncert.model.bundled import load_demo_images, load_demo_network
-from bnncert.questions import radius as radius_module
-from bnncert.questions.radius import Probe, RadiusResult, distance
+from bnncert.problem import Problem
+from bnncert.questions.prover import Prover
+from bnncert.questions.radius.radius import RealSearch, distance
+from bnncert.questions.radius.radius_answer import Probe, RadiusResult
 
 #: Class 0 wins on the quarter plane x0 > |x1|: see tests/commands/diamond.py.
 WEIGHTS = (np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, 1], [1, -1]]))
@@ -29,6 +31,7 @@ BIASES = (np.zeros(2), np.array([1.0, 0.0, 0.5]))
 #: The distance of (1, 0) to the border, by norm.
 TRUE = {"linf": 0.5, "l2": math.sqrt(0.5), "l1": 1.0}
 NORMS: tuple[Any, ...] = ("linf", "l2", "l1")
+CENTRE = Ball("linf", [1.0, 0.0], 0)
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def random_network(seed: int) -> Network:
 @pytest.mark.parametrize("maximum", [None, 8.0])
 def test_the_radius_is_enclosed(diamond: Network, norm: Any, maximum: float | None) -> None:
     point = np.array([1.0, 0.0])
-    found = bnncert.radius(diamond, point, 0, norm, maximum=maximum, tolerance=1e-3)
+    found = bnncert.radius(diamond, Ball(norm, point, 0), 0, maximum=maximum, tolerance=1e-3)
     assert found.lower <= TRUE[norm] <= found.upper
     assert 0 < found.gap <= 1e-3
     assert found.calls == len(found.probes) < 30
@@ -76,9 +79,8 @@ def test_random_networks_agree_with_single_questions(norm: Any, seed: int) -> No
     rng = np.random.default_rng(100 + seed)
     point = rng.uniform(-1, 1, 3)
     label = int(network.classify(point)[0])
-    found = bnncert.radius(
-        network, point, label, norm, clip_lo=-1.0, clip_hi=1.0, tolerance=0.01, timeout=3
-    )
+    centre = Ball(norm, point, 0, -1.0, 1.0)
+    found = bnncert.radius(network, centre, label, tolerance=0.01, timeout=3)
     exact = "auto" if norm != "l2" else "minp"
     if found.lower > 0:
         ball = Ball(norm, point, found.lower, -1.0, 1.0)
@@ -111,7 +113,7 @@ def test_the_distance_is_rounded_up_and_no_further(norm: Any) -> None:
 
 
 def test_a_wrong_centre_is_falsified_at_zero(diamond: Network) -> None:
-    found = bnncert.radius(diamond, [1.0, 0.0], 2)
+    found = bnncert.radius(diamond, CENTRE, 2)
     assert (found.lower, found.upper, found.calls) == (-math.inf, 0.0, 1)
     tree = found.to_dict()
     assert (tree["lower"], tree["upper"], tree["gap"]) == (None, 0.0, None)
@@ -120,23 +122,23 @@ def test_a_wrong_centre_is_falsified_at_zero(diamond: Network) -> None:
 def test_targets_and_ties_are_part_of_the_question(diamond: Network) -> None:
     # With the biases 2, 0, 0.5 class 1 only ties where h = (-,+).
     tied = Network.from_arrays(WEIGHTS, [np.zeros(2), np.array([2.0, 0.0, 0.5])])
-    strict = bnncert.radius(tied, [1.0, 0.0], 0, targets=1, maximum=0.9, tolerance=0.01)
+    strict = bnncert.radius(tied, CENTRE, 0, targets=1, maximum=0.9, tolerance=0.01)
     assert strict.lower <= 0.5 <= strict.upper
-    fine = bnncert.radius(tied, [1.0, 0.0], 0, targets=1, ties="robust", maximum=0.9)
+    fine = bnncert.radius(tied, CENTRE, 0, targets=1, ties="robust", maximum=0.9)
     assert (fine.lower, fine.upper, fine.covers_data) == (0.9, math.inf, False)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_data_box_without_counterexamples_ends_the_search(diamond: Network, norm: Any) -> None:
-    found = bnncert.radius(diamond, [1.0, 0.0], 0, norm, clip_lo=[0.75, -0.5], clip_hi=[1.25, 0.5])
+    box = np.array([0.75, -0.5]), np.array([1.25, 0.5])
+    found = bnncert.radius(diamond, Ball(norm, [1.0, 0.0], 0, *box), 0)
     assert found.covers_data
     assert (found.lower, found.upper) == (found.limit, math.inf)
-    corner = np.array([1.25, 0.5])
-    assert Ball(norm, [1.0, 0.0], found.limit).contains(corner)
+    assert Ball(norm, [1.0, 0.0], found.limit).contains(box[1])
 
 
 def test_a_counterexample_counts_with_its_own_distance(diamond: Network) -> None:
-    found = bnncert.radius(diamond, [1.0, 0.0], 0, maximum=1000.0, tolerance=0.01)
+    found = bnncert.radius(diamond, CENTRE, 0, maximum=1000.0, tolerance=0.01)
     assert [p.radius for p in found.probes[:2]] == [0.0, 1000.0]
     # Bisection alone would ask about 500 next.
     assert found.probes[2].radius < 100
@@ -147,14 +149,14 @@ def test_a_counterexample_counts_with_its_own_distance(diamond: Network) -> None
 
 
 def test_a_method_that_only_proves_leaves_the_upper_end_open(diamond: Network) -> None:
-    found = bnncert.radius(diamond, [1.0, 0.0], 0, method="interval", maximum=2.0, tolerance=0.01)
+    found = bnncert.radius(diamond, CENTRE, 0, method="interval", maximum=2.0, tolerance=0.01)
     assert (found.upper, found.gap) == (math.inf, math.inf)
     assert 0.48 < found.lower <= 0.5
     assert {p.status for p in found.probes} == {"robust", "unknown"}
 
 
 def test_a_method_that_only_attacks_certifies_nothing(diamond: Network) -> None:
-    found = bnncert.radius(diamond, [1.0, 0.0], 0, method="attack", maximum=2.0, tolerance=0.05)
+    found = bnncert.radius(diamond, CENTRE, 0, method="attack", maximum=2.0, tolerance=0.05)
     assert found.lower == -math.inf
     assert 0.5 <= found.upper < 0.6
 
@@ -163,7 +165,8 @@ def test_a_method_that_only_attacks_certifies_nothing(diamond: Network) -> None:
 def test_a_gap_is_closed_in_from_both_sides(
     diamond: Network, monkeypatch: pytest.MonkeyPatch, maximum: float | None
 ) -> None:
-    def answer(network: Network, ball: Ball, label: int, **_: Any) -> Result:
+    def answer(prover: Prover, problem: Problem, seconds: float, **_: Any) -> Result:
+        ball: Any = problem.inputs
         if ball.radius > 0.7:
             point = ball.middle + np.array([ball.radius, 0.0])
             found = Counterexample(point, None, "class 1", Fraction(-1), np.zeros(3))
@@ -171,9 +174,9 @@ def test_a_gap_is_closed_in_from_both_sides(
             return Result("not_robust", parts, 0.0, "auto", found)
         return Result("robust" if ball.radius <= 0.3 else "unknown", (), 0.0, "auto")
 
-    monkeypatch.setattr(radius_module, "verify", answer)
-    monkeypatch.setattr(radius_module, "_nearer", lambda problem, runtime, found: found)
-    found = bnncert.radius(diamond, [1.0, 0.0], 0, maximum=maximum, tolerance=0.01)
+    monkeypatch.setattr(Prover, "decide", answer)
+    monkeypatch.setattr(RealSearch, "nearer", lambda search, problem, replayer, found: found)
+    found = bnncert.radius(diamond, CENTRE, 0, maximum=maximum, tolerance=0.01)
     assert 0.29 <= found.lower <= 0.3
     assert 0.7 < found.upper <= 0.71
     assert found.gap == found.upper - found.lower
@@ -184,16 +187,17 @@ def test_a_gap_is_closed_in_from_both_sides(
 def test_a_contradiction_is_not_passed_over(
     diamond: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answer(network: Network, ball: Ball, label: int, **_: Any) -> Result:
+    def answer(prover: Prover, problem: Problem, seconds: float, **_: Any) -> Result:
+        ball: Any = problem.inputs
         if ball.radius < 1:
             return Result("robust", (), 0.0, "auto")
         found = Counterexample(np.array([1.0, 1e-6]), None, "c", Fraction(-1), np.zeros(3))
         return Result("not_robust", (), 0.0, "auto", found)
 
-    monkeypatch.setattr(radius_module, "verify", answer)
-    monkeypatch.setattr(radius_module, "_nearer", lambda problem, runtime, found: found)
+    monkeypatch.setattr(Prover, "decide", answer)
+    monkeypatch.setattr(RealSearch, "nearer", lambda search, problem, replayer, found: found)
     with pytest.raises(BnncertError, match="contradiction: radius"):
-        bnncert.radius(diamond, [1.0, 0.0], 0)
+        bnncert.radius(diamond, CENTRE, 0)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -201,7 +205,8 @@ def test_the_time_limit_is_kept_and_what_is_known_is_true(norm: Any) -> None:
     network, images = load_demo_network(), load_demo_images()
     point, label = images.point(0), int(images.labels[0])
     started = time.monotonic()
-    found = bnncert.radius(network, point, label, norm, clip_lo=-1.0, clip_hi=1.0, timeout=2.0)
+    centre = Ball(norm, point, 0, -1.0, 1.0)
+    found = bnncert.radius(network, centre, label, timeout=2.0)
     assert time.monotonic() - started < 5.0
     assert found.calls >= 2
     assert 0 <= found.lower < found.upper
@@ -224,12 +229,23 @@ def test_bad_arguments_are_refused(diamond: Network) -> None:
         ({"maximum": math.inf}, "largest radius is inf"),
         ({"timeout": 0.0}, "timeout is 0.0"),
         ({"method": "magic"}, "no method 'magic'"),
-        ({"norm": "l3"}, "norm is 'l3'"),
-        ({"clip_lo": 2.0, "clip_hi": 3.0}, "has no point in the data box"),
+        ({"maximum": "2px"}, "does not state the size of a pixel step"),
+        ({"maximum": "wide"}, "maximum is 'wide'; expected a number"),
+        ({"region": bnncert.L0Ball([1.0, 0.0], 0, -1, 1)}, "radius takes a Ball, .* not L0Ball"),
+        # The ball of radius 0 around a point outside the data box is empty.
+        ({"region": Ball("linf", [1.0, 0.0], 2, 2, 3)}, "has no point in the data box"),
     )
     for options, words in bad:
         with pytest.raises(InputError, match=words):
-            bnncert.radius(diamond, [1.0, 0.0], 0, **options)
+            bnncert.radius(diamond, **{"region": CENTRE, "label": 0, **options})
+
+
+def test_radii_may_be_in_pixels() -> None:
+    steps = Network.from_arrays(WEIGHTS, BIASES, pixel_step=0.125)
+    found = bnncert.radius(steps, CENTRE, 0, maximum="8px", tolerance="0.5px")
+    assert found.limit == 1.0
+    assert 0 < found.gap <= 0.0625
+    assert found.lower <= 0.5 <= found.upper
 
 
 def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:

@@ -1,4 +1,4 @@
-"""What a search for the largest certified radius has found."""
+"""What a search for the largest radius, or for the smallest perturbation, has found."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.verdict import Counterexample, Status, finite_or_none
+from bnncert.questions.radius.whole_distances import WholeDistances
 from bnncert.regions import ChangeNorm
 
 #: Digits of a radius in tables and descriptions.
@@ -33,8 +34,8 @@ def _shown(radius: float, is_robust: bool) -> str:
     return f"{float(context.create_decimal(Decimal(repr(float(radius))))):.{DIGITS}g}"
 
 
-def probe_rows(probes: Sequence[Probe]) -> tuple[list[str], list[list[str]]]:
-    """Return the heads and rows of a table of verifications."""
+def probe_columns(probes: Sequence[Probe]) -> Columns:
+    """Return the table of the verifications of a search."""
     heads = ["radius", "answer", "method", "seconds"]
     rows = [
         [
@@ -43,7 +44,7 @@ def probe_rows(probes: Sequence[Probe]) -> tuple[list[str], list[list[str]]]:
         ]
         for p in probes
     ]
-    return heads, rows
+    return Columns(heads, rows)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,7 +113,7 @@ class RadiusResult(Answer):
 
     def columns(self) -> Columns:
         """Return the verifications of the search."""
-        return Columns(*probe_rows(self.probes))
+        return probe_columns(self.probes)
 
     @property
     def gap(self) -> float:
@@ -137,4 +138,112 @@ class RadiusResult(Answer):
             "calls": self.calls,
             "probes": [asdict(probe) for probe in self.probes],
             "counterexample": self.counterexample and self.counterexample.to_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SmallestResult(Answer):
+    """Bounds of the smallest perturbation, in counts: steps of the grid, or changed inputs for L0.
+
+    ``print`` and notebooks show one row for each verification of the search.
+
+    Attributes
+    ----------
+    norm, label
+        The norm of the balls, and the class of their centre.
+    counts
+        Converts counts to radii in input units (`counts.radius(3)`).
+    certified
+        The largest certified count; None if not even the centre is certified.
+    falsified
+        The count of the witness; None if there is none.
+    limit
+        The largest count of the search.
+    covers_data
+        Whether the ball of `limit` contains the whole data box.
+    probes
+        The verifications, in the order in which they were made; their radii are counts.
+    seconds
+        The time of the whole search.
+    witness
+        A counterexample of the count `falsified`.
+    certificate
+        The file with the proof of `certified`, if it was requested and written.
+    no_certificate
+        Why there is no certificate.
+    """
+
+    HOLDS = frozenset({"exact"})
+    notes = ()
+
+    norm: str
+    label: int
+    counts: WholeDistances
+    certified: int | None
+    falsified: int | None
+    limit: int
+    covers_data: bool
+    probes: tuple[Probe, ...]
+    seconds: float
+    witness: Counterexample | None = None
+    certificate: str | None = None
+    no_certificate: str = ""
+
+    @property
+    def status(self) -> Literal["exact", "open"]:
+        """Whether the minimum is known, or that there is none up to the limit."""
+        return "exact" if self.is_closed else "open"
+
+    @property
+    def lower(self) -> int | None:
+        """The largest certified count."""
+        return self.certified
+
+    @property
+    def upper(self) -> int | None:
+        """The count of the witness."""
+        return self.falsified
+
+    @property
+    def evidence(self) -> Counterexample | None:
+        """The witness."""
+        return self.witness
+
+    @property
+    def summary(self) -> str:
+        """Both sides and the number of verifications."""
+        known = [] if self.certified is None else [f"{self.norm} count {self.certified} certified"]
+        known += [] if self.falsified is None else [f"{self.falsified} falsified"]
+        told = ", ".join(known) or "nothing known"
+        return f"{told}, {len(self.probes)} verifications"
+
+    def columns(self) -> Columns:
+        """Return the verifications of the search; their radii are counts."""
+        return probe_columns(self.probes)
+
+    @property
+    def minimum(self) -> int | None:
+        """The count of the smallest perturbation; None while it is not known."""
+        below = -1 if self.certified is None else self.certified
+        return self.falsified if self.falsified == below + 1 else None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the minimum is known, or no count up to the limit has a counterexample."""
+        return self.minimum is not None or self.certified == self.limit
+
+    def facts(self) -> dict[str, Any]:
+        """Return the distances in input units, and their counts."""
+        known = {"certified": self.certified, "falsified": self.falsified, "minimum": self.minimum}
+        return {
+            "norm": self.norm,
+            "label": self.label,
+            **{name: None if n is None else self.counts.radius(n) for name, n in known.items()},
+            "counts": known,
+            "step": self.counts.step,
+            "limit": self.limit,
+            "covers_data": self.covers_data,
+            "calls": len(self.probes),
+            "probes": [asdict(probe) for probe in self.probes],
+            "witness": self.witness and self.witness.to_dict(),
         }

@@ -71,14 +71,8 @@ def radius(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     centre, asked = np.array(home) / 4, how(rng)
     if norm == "l2":
         asked["method"] = "auto"
-    result = bnncert.radius(
-        *(net.build(), centre, label, norm),
-        clip_lo=-1.25,
-        clip_hi=1.25,
-        ties=ties,
-        tolerance=0.1,
-        **asked,
-    )
+    ball = Ball(norm, centre, 0, -1.25, 1.25)  # type: ignore[arg-type]
+    result = bnncert.radius(net.build(), ball, label, ties=ties, tolerance=0.1, **asked)
     found, about = Guarded(), f"{norm}, {home}, {net.weights} {net.biases} {net.sign_zero}, {ties}"
     lower, upper = (4 * Fraction(v) if abs(v) < 1e9 else None for v in (result.lower, result.upper))
     found.tally["none" if upper is None else "some" if upper else "at once"] += 1
@@ -97,8 +91,7 @@ def radius(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     if upper is None:
         found.expect(not net.is_lost(places, label, ties), f"{about}: no counterexample")
     if rng.random() < PATTERNS and norm != "l2" and result.lower > 0:
-        ball = Ball(norm, centre, result.lower, -1.25, 1.25)  # type: ignore[arg-type]
-        expected = TinyQuestion(net.tiny, ball, label).expected(ties)
+        expected = TinyQuestion(net.tiny, ball.with_radius(result.lower), label).expected(ties)
         found.expect(expected == "robust", f"{about}: {expected} at {result.lower}")
     return found
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from bnncert.results.radii import read_radius, read_step
+from bnncert.regions.radii import read_radius, read_step
 
 
 @pytest.mark.parametrize(

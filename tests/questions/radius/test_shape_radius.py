@@ -51,16 +51,7 @@ def test_the_radius_of_a_path_is_exact() -> None:
         assert isinstance(path, ImagePath)
         if path.radius == 0:
             return
-        found = bnncert.radius(
-            question.network,
-            path.middle,
-            question.label,
-            path.norm,
-            clip_lo=path.clip_lo,
-            clip_hi=path.clip_hi,
-            value=path.value,
-            maximum=path.radius,
-        )
+        found = bnncert.radius(question.network, path, question.label, maximum=path.radius)
         expected = nearest_violation(question)
         if expected is None:
             assert found.lower == found.limit and found.upper == math.inf
@@ -82,11 +73,8 @@ def test_the_radius_of_a_path_is_exact() -> None:
         point = found.counterexample.exact or [
             Fraction(v) for v in found.counterexample.point.tolist()
         ]
-        box = path.clip_lo, path.clip_hi
-        shape: bnncert.Region = bnncert.Brightness(path.middle, found.upper, *box)
-        if path.norm == "contrast":
-            shape = bnncert.Contrast(path.middle, min(1.0, found.upper), *box, path.value)
-        assert shape.contains(point)
+        largest = 1.0 if path.norm == "contrast" else math.inf
+        assert path.with_radius(min(found.upper, largest)).contains(point)
         seen["attained" if attained else "open"] += 1
 
     check()
@@ -98,19 +86,11 @@ def test_the_radius_of_a_path_is_exact() -> None:
 def test_sizes_are_certified_up_to_the_first_that_is_falsified(question: UnionBruteForce) -> None:
     union, network = question.region, question.network
     assert isinstance(union, bnncert.Patch | bnncert.ImageShift)
-    found = bnncert.radius(
-        network,
-        union.middle,
-        question.label,
-        union.norm,
-        clip_lo=-1.5,
-        clip_hi=1.5,
-        value=union.value,
-        maximum=1,
-    )
+    found = bnncert.radius(network, union, question.label, maximum=1)
     for size in (0, 1):
-        shape = type(union)(union.middle, size, question.shape, -1.5, 1.5, union.value)
-        asked = UnionBruteForce(question.net, shape, question.label, question.shape)
+        asked = UnionBruteForce(
+            question.net, union.with_radius(size), question.label, question.shape
+        )
         if asked.expected() == "robust":
             assert found.lower >= size
         else:
@@ -118,21 +98,17 @@ def test_sizes_are_certified_up_to_the_first_that_is_falsified(question: UnionBr
             break
 
 
-def test_arguments_that_do_not_fit_are_refused() -> None:
+def test_brightness_without_a_data_box_needs_a_largest_radius() -> None:
     net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
     with pytest.raises(bnncert.InputError, match="brightness without a data box needs"):
-        bnncert.radius(net, [1, 1], 0, "brightness")
-    with pytest.raises(bnncert.InputError, match="value belongs to contrast, patch or shift"):
-        bnncert.radius(net, [1, 1], 0, "brightness", value=0, maximum=1)
-    with pytest.raises(bnncert.InputError, match="a patch needs an image"):
-        bnncert.radius(net, [1, 1], 0, "patch", clip_lo=-1, clip_hi=1)
-    with pytest.raises(bnncert.InputError, match="value is 1; the norms linf, l2 and l1"):
-        bnncert.radius(net, [1, 1], 0, "linf", value=1)
+        bnncert.radius(net, bnncert.Brightness([1, 1], 0), 0)
+    with pytest.raises(bnncert.InputError, match=r"radius takes .* not BrightnessSteps"):
+        bnncert.radius(net, bnncert.BrightnessSteps([1, 1], 0, -1, 1, grid=0.5), 0)
 
 
 def test_a_path_that_runs_out_of_time_has_no_radius() -> None:
     net = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]])
-    found = bnncert.radius(net, [1, 1], 0, "brightness", clip_lo=-2, clip_hi=2, timeout=1e-9)
+    found = bnncert.radius(net, bnncert.Brightness([1, 1], 0, -2, 2), 0, timeout=1e-9)
     assert found.lower == -math.inf and found.upper == math.inf
     assert found.probes[0].status == "timeout"
     assert np.isinf(found.gap)

@@ -1,0 +1,1 @@
+"""The largest radius that is certified, and the smallest perturbation that changes the class."""

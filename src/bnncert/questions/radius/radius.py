@@ -1,0 +1,250 @@
+"""The largest radius that is certified, and the smallest that is falsified."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from bnncert.engine.answer import Interrupted
+from bnncert.engine.methods import Options, Progress
+from bnncert.engine.replay import Replayer
+from bnncert.engine.verdict import Counterexample
+from bnncert.errors import InputError
+from bnncert.model.description import SignZero
+from bnncert.model.network import Network
+from bnncert.model.rationals import float_above, square_root
+from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.questions.prover import Effort, Prover
+from bnncert.questions.radius.ball_search import BallSearch
+from bnncert.questions.radius.radius_answer import RadiusResult
+from bnncert.questions.shapes.shape_radius import ShapeSearch
+from bnncert.questions.verify import warn_outside
+from bnncert.regions import (
+    LARGEST_VALUE,
+    Ball,
+    ImagePath,
+    ImageShift,
+    Neighbourhood,
+    Norm,
+    Patch,
+)
+from bnncert.regions.radii import in_input_units
+
+#: The first radius as a share of the width of the data box (in each coordinate).
+FIRST_SHARE = 2.0**-10
+
+#: A search without other bounds ends at this multiple of the first radius.
+FARTHEST = 2.0**30
+
+#: The default tolerance: a share of the falsified radius, and at least a share of the first radius.
+RELATIVE_TOLERANCE, SMALLEST_SHARE = 0.01, 2.0**-20
+
+#: Points between a counterexample and the centre, and how many of them are checked exactly.
+STEPS_INWARD, CHECKS_INWARD = 64, 4
+
+
+def radius(
+    network: Network,
+    region: Neighbourhood,
+    label: int,
+    *,
+    targets: Targets = "all",
+    ties: Ties = "violation",
+    sign_zero: SignZero | None = None,
+    maximum: float | str | None = None,
+    tolerance: float | str | None = None,
+    method: str = "auto",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> RadiusResult:
+    """Find the largest radius around a point at which the network is robust, by bisection.
+
+    Parameters
+    ----------
+    network
+        The network.
+    region
+        The point, as the centre of a :class:`Ball` or a shape of change (:class:`Brightness`,
+        :class:`Contrast`, :class:`Patch` or :class:`ImageShift`) with its data box; its own radius
+        does not matter.
+    label
+        The class that the inputs around the point should have.
+    targets, ties, sign_zero, method, options, progress
+        Those of :func:`verify`.
+    maximum
+        The largest radius of the search, in input units or as in "3px".  Without it the radius is
+        doubled until there is a counterexample, the ball contains the data box, or it is `FARTHEST`
+        times the first radius.
+    tolerance
+        The search ends at a gap of this size, in input units or as in "0.1px" (default: 1 % of the
+        falsified radius).
+    timeout
+        Seconds for the whole search; None sets no limit.
+
+    Returns
+    -------
+    RadiusResult
+        The largest certified and the smallest falsified radius, and the counterexample.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used, as for :func:`verify`, or the point is not in the data box.
+    MissingExtraError
+        If the method needs a package that is not installed.
+    Interrupted
+        On Ctrl-C; its `answer` is what was known by then.
+
+    Examples
+    --------
+    The class is 0 where both signs are +1, which holds up to the radius 1/4:
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> ball = bnncert.Ball("linf", [0.5, 0], 0, clip_lo=-1, clip_hi=1)
+    >>> found = bnncert.radius(net, ball, label=0, timeout=60)
+    >>> found.lower <= 0.25 < found.upper, found.gap < 0.003
+    (True, True)
+    """
+    network = network.with_sign_zero(sign_zero)
+    if not isinstance(region, Ball | ImagePath | Patch | ImageShift):
+        raise InputError(
+            "radius takes a Ball, Brightness, Contrast, Patch or ImageShift, not "
+            f"{type(region).__name__}"
+        )
+    most = checked_maximum(maximum, network, region.norm)
+    gap = in_input_units(tolerance, network, region.norm, "tolerance")
+    if gap is not None and not 0 < gap < math.inf:
+        raise InputError(f"tolerance is {tolerance}; expected a finite number > 0")
+    effort = Effort(method, timeout, options, progress)
+    prover = Prover(effort, [network])
+    if not isinstance(region, Ball):
+        return ShapeSearch(network, region, label, targets, ties, most, effort).run()
+    warn_outside(network, region)
+    ask = partial(robustness, network, label=label, targets=targets, ties=ties)
+    search = RealSearch(prover, ask, region.with_radius(0.0), most, gap)
+    try:
+        search.run()
+    except KeyboardInterrupt as stop:
+        raise Interrupted(search.result(label)) from stop
+    return search.result(label)
+
+
+def checked_maximum(
+    maximum: float | str | None, network: Network, norm: str, most: float = LARGEST_VALUE
+) -> float | None:
+    """Return the largest radius of a search in input units, or raise InputError."""
+    radius = in_input_units(maximum, network, norm, "maximum")
+    if radius is not None and not 0 < radius <= most:
+        raise InputError(f"the largest radius is {maximum}; expected a number > 0")
+    return radius
+
+
+class RealSearch(BallSearch):
+    """A search on radii of any size; `centre` is the ball of radius 0."""
+
+    def __init__(
+        self,
+        prover: Prover,
+        ask: partial[Problem],
+        centre: Ball,
+        maximum: float | None,
+        tolerance: float | None,
+    ) -> None:
+        super().__init__(prover, ask)
+        self.centre, self._maximum, self._tolerance = centre, maximum, tolerance
+        ball = centre
+        reach = np.maximum(np.abs(ball.middle), 1.0)
+        covering = math.inf
+        if ball.clip_lo is not None and ball.clip_hi is not None:
+            reach = np.maximum(ball.clip_hi - ball.middle, ball.middle - ball.clip_lo)
+            # Rounded up: the ball must contain every corner.
+            covering = _length(reach, ball.norm) * (1 + 1e-9)
+        self._first = _length(reach, ball.norm) * FIRST_SHARE
+        if not self._first > 0:
+            # The data box is one point.
+            self._first = covering = 1.0
+        limits = (maximum or math.inf, covering, self._first * FARTHEST, LARGEST_VALUE)
+        self.limit = min(limits)
+        self.covers_data = self.limit >= covering
+        self._first = min(self._first, self.limit)
+
+    def result(self, label: int) -> RadiusResult:
+        """Return the current bounds."""
+        return RadiusResult(
+            norm=self.centre.norm,
+            label=int(label),
+            lower=self.lower,
+            upper=self.upper,
+            limit=self.limit,
+            covers_data=self.covers_data,
+            probes=tuple(self.probes),
+            seconds=self.prover.deadline.elapsed(),
+            counterexample=self.counterexample,
+        )
+
+    def ball(self, radius: float) -> Ball:
+        """Return the ball of a radius."""
+        return self.centre.with_radius(radius)
+
+    def prefix(self, radius: float) -> str:
+        """Return the radius."""
+        return f"radius {radius:.4g}: "
+
+    def measure(self, found: Counterexample) -> float:
+        """Return the exact distance of a counterexample, rounded up to a float."""
+        return distance(self.centre.norm, self.centre.middle, found)
+
+    def nearer(self, problem: Problem, replayer: Replayer, found: Counterexample) -> Counterexample:
+        """Return a counterexample between this one and the centre, or this one."""
+        centre, network, label = problem.inputs.center, problem.network, problem.label
+        rivals = np.array([t.rival for t in problem.targets], dtype=np.int64)
+        shares = np.arange(1, STEPS_INWARD)[:, None] / STEPS_INWARD
+        line = centre + shares * (found.point - centre)
+        scores = network.evaluate(line)
+        margins = scores[:, label, None] - scores[:, rivals]
+        for k in np.flatnonzero(margins.min(axis=1) <= 0)[:CHECKS_INWARD]:
+            target = problem.targets[int(np.argmin(margins[k]))]
+            nearer = replayer.confirm(target, line[k])
+            if nearer is not None:
+                return nearer
+        return found
+
+    def between(self, low: float, high: float) -> float | None:
+        """Return the middle of an interval, or a larger radius if it has no end."""
+        if math.isinf(high):
+            if self._maximum is not None and low < self.limit:
+                return self.limit
+            grown = self._first if low == 0 else min(2 * low, self.limit)
+            return grown if grown > low else None
+        small = self._tolerance
+        if small is None:
+            largest = self.upper if math.isfinite(self.upper) else high
+            small = max(RELATIVE_TOLERANCE * largest, SMALLEST_SHARE * self._first)
+        if self.undecided is not None:
+            # The gap consists of two such distances and the undecided radii between them.
+            small /= 2
+        middle = low + (high - low) / 2
+        return middle if high - low > small and low < middle < high else None
+
+
+def distance(norm: Norm, center: npt.ArrayLike, found: Counterexample) -> float:
+    """Return the exact distance of a counterexample, rounded up to a float."""
+    middle = [Fraction(c) for c in np.asarray(center, dtype=np.float64).tolist()]
+    place = found.exact or tuple(map(Fraction, found.point.tolist()))
+    gaps = [abs(x - c) for x, c in zip(place, middle, strict=True)]
+    if norm == "linf":
+        return float_above(max(gaps))
+    if norm == "l1":
+        return float_above(sum(gaps, Fraction(0)))
+    return float_above(square_root(sum((g * g for g in gaps), Fraction(0)), 120).hi)
+
+
+def _length(step: npt.NDArray[np.float64], norm: Norm) -> float:
+    order = {"linf": np.inf, "l2": 2, "l1": 1}[norm]
+    return float(np.linalg.norm(step, order))

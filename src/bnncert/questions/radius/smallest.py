@@ -1,0 +1,251 @@
+"""The smallest perturbation that changes the class, by bisection on whole numbers.
+
+    lower = the largest count that is proved robust,
+    upper = the least count of a counterexample,
+
+and the minimum is known when upper = lower + 1: the ball of count `lower` is proved robust, and the
+counterexample of count `upper` is the witness.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+
+from bnncert.arrays import FloatArray
+from bnncert.engine.answer import Interrupted
+from bnncert.engine.methods import Options, Progress
+from bnncert.engine.methods.strict_search import time_for_strict
+from bnncert.engine.replay import Replayer
+from bnncert.engine.verdict import Counterexample
+from bnncert.errors import InputError
+from bnncert.model.description import SignZero
+from bnncert.model.network import Network
+from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.questions.prover import Effort, Prover
+from bnncert.questions.radius.ball_search import BallSearch
+from bnncert.questions.radius.radius import checked_maximum
+from bnncert.questions.radius.radius_answer import Probe, SmallestResult
+from bnncert.questions.radius.whole_distances import LARGEST_COUNT, Shrinking, WholeDistances
+from bnncert.questions.verify import warn_outside
+from bnncert.regions import Ball, L0Ball
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The result of an earlier search: the largest certified count and a witness."""
+
+    certified: int | None = None
+    witness: FloatArray | None = None
+
+
+def smallest(
+    network: Network,
+    region: Ball | L0Ball,
+    label: int,
+    *,
+    targets: Targets = "all",
+    ties: Ties = "violation",
+    sign_zero: SignZero | None = None,
+    maximum: float | str | None = None,
+    method: str = "auto",
+    timeout: float | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+    certificate: str | os.PathLike[str] | None = None,
+    known: Known | None = None,
+) -> SmallestResult:
+    """Find the smallest perturbation of a point for which the class is not `label`.
+
+    Parameters
+    ----------
+    network
+        The network.
+    region
+        A ball around the point with the norm, data box and grid; its own radius does not matter.
+    label
+        The class that the inputs around the point should have.
+    targets, ties, sign_zero, method, options, progress
+        Those of :func:`verify`.
+    maximum
+        The largest radius of interest, in input units or as in "3px".
+    timeout
+        Seconds for the whole search; None sets no limit.
+    certificate
+        Where to write the certificate of the largest count that is proved.
+    known
+        The result of an earlier search.  Its witness is replayed; its certified count is trusted.
+
+    Returns
+    -------
+    SmallestResult
+        The largest certified count, and the count of the witness; `minimum` if they meet.
+
+    Raises
+    ------
+    InputError
+        If the distances from the point are not whole numbers (no grid, and not L0), or an argument
+        cannot be used, as for :func:`verify`.
+    MissingExtraError
+        If the method needs a package that is not installed.
+    Interrupted
+        On Ctrl-C; its `answer` is what was known by then.
+
+    Examples
+    --------
+    Inputs are multiples of 1/8; two of these steps are certified and three are not robust:
+
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> centre = bnncert.Ball("linf", [0.5, 0], 0, -1, 1, grid=bnncert.Grid(1 / 8, -1))
+    >>> found = bnncert.smallest(net, centre, label=0, timeout=60)
+    >>> found.certified, found.minimum
+    (2, 3)
+    """
+    network = network.with_sign_zero(sign_zero)
+    counts = WholeDistances(region)
+    most = checked_maximum(maximum, network, region.norm, math.inf)
+    warn_outside(network, region)
+    prover = Prover(Effort(method, timeout, options, progress, certificate), [network])
+    ask = partial(robustness, network, label=label, targets=targets, ties=ties)
+    search = WholeSearch(prover, ask, counts, most)
+    with prover:
+        try:
+            search.resume(known or Known())
+            search.run()
+            search.certify_known()
+            search.prefer_strict()
+        except KeyboardInterrupt as stop:
+            raise Interrupted(search.result(label)) from stop
+        return search.result(label)
+
+
+class WholeSearch(BallSearch):
+    """A search on whole numbers: every radius is a count."""
+
+    def __init__(
+        self,
+        prover: Prover,
+        ask: partial[Problem],
+        counts: WholeDistances,
+        maximum: float | None,
+    ) -> None:
+        super().__init__(prover, ask)
+        self.counts = counts
+        self._least_first = False
+        farthest = counts.farthest
+        limit = min(farthest, LARGEST_COUNT)
+        if maximum is not None:
+            limit = min(limit, counts.within(maximum))
+        self.limit = float(limit)
+        ball = counts.ball
+        has_data_box = not isinstance(ball, L0Ball) or ball.within is None
+        self.covers_data = limit >= farthest and has_data_box
+
+    def ball(self, radius: float) -> Ball | L0Ball:
+        """Return the ball of a count."""
+        return self.counts.ball_of(radius)
+
+    def measure(self, found: Counterexample) -> float:
+        """Return the count of a counterexample."""
+        return float(self.counts.count(found.point))
+
+    def prefix(self, radius: float) -> str:
+        """Return both sides and the count that is asked about."""
+        text = self.counts.text
+        sides = f"certified {text(self.lower)}, falsified {text(self.upper)}"
+        return f"{sides}, at {text(radius)}: "
+
+    def nearer(self, problem: Problem, replayer: Replayer, found: Counterexample) -> Counterexample:
+        """Return a counterexample with a smaller count, or this one."""
+        return Shrinking(problem, self.counts, self.prover.deadline)(replayer, found)
+
+    def learn(self, probe: Probe, found: Counterexample | None) -> None:
+        """Add the result of one verification."""
+        if found is not None and self.measure(found) > probe.radius:
+            # Balls are enlarged by the rounding of the grid's values; large ones may therefore
+            # contain points of a larger count.
+            far = self.measure(found)
+            if far < self.upper:
+                self.upper, self.counterexample = far, found
+            probe, found = replace(probe, status="unknown"), None
+        super().learn(probe, found)
+
+    def between(self, low: float, high: float) -> float | None:
+        """Return the whole number in the middle of two, if there is one between them."""
+        if math.isinf(high):
+            grown = min(max(2 * low, 1.0), self.limit)
+            return grown if grown > low else None
+        # The least count is the easiest to prove, and its proof is needed in any case.
+        is_least = self._least_first and low == max(self.lower, 0.0)
+        middle = low + 1 if is_least else float((low + high) // 2)
+        return middle if low < middle < high else None
+
+    def share(self, share: float) -> float:
+        """Return all the time for the last undecided count."""
+        return 1.0 if self.upper - max(self.lower, 0.0) == 2 else share
+
+    def forget_undecided(self) -> None:
+        """Allow undecided counts to be verified again, from the least one on."""
+        super().forget_undecided()
+        self._least_first = True
+
+    def resume(self, known: Known) -> None:
+        """Start from the result of an earlier search."""
+        if known.certified is not None:
+            self.lower = float(known.certified)
+        if known.witness is None:
+            return
+        count = float(self.counts.count(known.witness))
+        problem = self.ask(self.ball(count))
+        replayer = Replayer(problem, self.runtime)
+        for target in problem.targets:
+            found = replayer.confirm(target, known.witness)
+            if found is not None:
+                self.learn(Probe(count, "replay", "not_robust", 0.0), found)
+                return
+        raise InputError(
+            "the witness of the earlier search is not a counterexample of this question"
+        )
+
+    def certify_known(self) -> None:
+        """Prove the lower side again if its certificate is wanted, and there is none.
+
+        An earlier search has proved it, or the share of the time was too short for the certificate.
+        """
+        prover = self.prover
+        if not prover.wants_certificate or self.lower < 0:
+            return
+        proved_here = any(p.status == "robust" and p.radius == self.lower for p in self.probes)
+        if not proved_here or (prover.is_late and not prover.deadline.passed()):
+            self.verify(self.lower, 1.0)
+
+    def prefer_strict(self) -> None:
+        """Look for a strict counterexample of the same count, if the witness is a tie."""
+        tie, seconds = self.counterexample, time_for_strict(self.prover.deadline).remaining()
+        if tie is None or not tie.tie or self.upper == 0 or seconds <= 0:
+            return
+        strict = self.ask(self.ball(self.upper), ties="robust")
+        found = self.prover.decide(strict, seconds).counterexample
+        if found is not None and self.measure(found) == self.upper:
+            self.counterexample = found
+
+    def result(self, label: int) -> SmallestResult:
+        """Return the result so far, with the certificate of the largest count that is proved."""
+        prover, part = self.prover, self.part(self.lower)
+        return SmallestResult(
+            norm=self.counts.norm,
+            label=int(label),
+            counts=self.counts,
+            certified=int(self.lower) if math.isfinite(self.lower) else None,
+            falsified=int(self.upper) if math.isfinite(self.upper) else None,
+            limit=int(self.limit),
+            covers_data=self.covers_data,
+            probes=tuple(self.probes),
+            seconds=prover.deadline.elapsed(),
+            witness=self.counterexample,
+            certificate=prover.finish(None, [part]) if self.proved == part else None,
+            no_certificate=prover.reason,
+        )

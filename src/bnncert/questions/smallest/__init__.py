@@ -1,1 +1,0 @@
-"""The smallest perturbation where the distances from the centre are whole numbers."""
