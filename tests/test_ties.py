@@ -126,7 +126,7 @@ def test_no_strict_search_when_it_is_not_wanted_or_stated_by_the_question() -> N
         "(assert (>= X_0 -1)) (assert (<= X_0 0)) (assert (<= Y_0 Y_1))"
     )
     result = bnncert.verify(question.network, query)
-    assert result.vnncomp_word == "sat" and "strict" not in result.account.stages
+    assert result.vnncomp_word == "sat" and "strict" not in result.timing.stages
     assert result.counterexample is not None and "tie" not in result.counterexample.to_dict()
 
 
@@ -256,7 +256,7 @@ def test_the_time_limit_holds_while_a_strict_counterexample_is_looked_for() -> N
     assert time.monotonic() - started < 3.0
     assert result.counterexample is not None and result.counterexample.tie
     # A quarter of two seconds, and a second for what does not end at once.
-    assert 0 < result.account.stages["strict"] < 1.5
+    assert 0 < result.timing.stages["strict"] < 1.5
 
 
 @pytest.fixture

@@ -86,10 +86,10 @@ def explain_result(talk: Talk, asked: Asked, result: Result, *, explain: bool) -
     for line in lines:
         talk.details.print(line, soft_wrap=True)
     if talk.verbose:
-        for remark in result.account.remarks:
+        for remark in result.timing.remarks:
             if remark not in result.notes:
                 talk.details.print(f"note: {remark}", soft_wrap=True)
-        if not lines and result.account.work:
+        if not lines and result.timing.work:
             talk.details.print(f"time: {time_text(result)}", soft_wrap=True)
     if explain:
         for table in explanation_tables(result):

@@ -62,7 +62,7 @@ def undecided_lines(asked: Asked, result: Result) -> list[str]:
     open_ = [t for t in result.targets if t.status in ("unknown", "timeout")]
     if result.status not in ("unknown", "timeout") or not open_:
         return []
-    lines = [_hardest(open_, result.account.layers), f"time: {time_text(result)}"]
+    lines = [_hardest(open_, result.timing.layers), f"time: {time_text(result)}"]
     advice = _advice(asked, result)
     return [*lines, f"try: {'; '.join(advice)}"] if advice else lines
 
@@ -97,7 +97,7 @@ def _between(target: TargetResult) -> str:
 
 def time_text(result: Result) -> str:
     """Return the stages with their seconds, the longest first."""
-    stages = sorted(result.account.stages.items(), key=lambda item: -item[1])
+    stages = sorted(result.timing.stages.items(), key=lambda item: -item[1])
     return ", ".join(
         f"{name} {s:.2f} s" for name, s in stages if s >= SHORTEST or s == stages[0][1]
     )
@@ -113,7 +113,7 @@ def _advice(asked: Asked, result: Result) -> list[str]:
     question = asked.ball
     if question is not None and _has_integer_pixels(question.network, question.region):
         advice.append("integer pixels only (--grid 1px)")
-    if asked.options.coupling == "auto" and any(s in result.account.stages for s in RELAXATIONS):
+    if asked.options.coupling == "auto" and any(s in result.timing.stages for s in RELAXATIONS):
         advice.append("the input in relaxations (--coupling on)")
     if question is not None and asked.is_real:
         certified = certified_by_intervals(question, asked.ties, Deadline(SEARCH_SECONDS))

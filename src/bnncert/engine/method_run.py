@@ -17,7 +17,7 @@ from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.methods.strict_search import prefer_strict
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.search.trace import SearchRecord
-from bnncert.engine.timing import Account
+from bnncert.engine.timing import Timing
 from bnncert.engine.verdict import (
     Finding,
     Result,
@@ -116,9 +116,9 @@ def _refuse_cover(engine: Method, problem: Problem) -> None:
 
 
 def _timed(result: Result, started: float) -> Result:
-    """Return a result with its total time, which the account divides completely."""
+    """Return a result with its total time, which the timing divides completely."""
     total = time.monotonic() - started
-    return replace(result, seconds=total, account=result.account.completed(total))
+    return replace(result, seconds=total, timing=result.timing.completed(total))
 
 
 def _at_the_limit(problem: Problem, context: Context) -> tuple[TargetResult, ...]:
@@ -145,9 +145,9 @@ def _result(
 ) -> Result:
     """Return the answer to one problem."""
     remarks = _rejected(context.replayer)
-    account = replace(context.journal.account(), remarks=tuple(remarks))
+    timing = replace(context.journal.timing(), remarks=tuple(remarks))
     told = _after_counterexample(problem, context, tuple(answers))
-    told = tuple(_accounted(t, account) for t in told)
+    told = tuple(_timed_target(t, timing) for t in told)
     decided = deciding_target(told)
     notes = [*problem.network.notes, *problem.inputs.notes]
     status = overall_status([a.status for a in told])
@@ -162,7 +162,7 @@ def _result(
         label=problem.label,
         original=None if problem.label is None else original_of(problem.network, problem.inputs),
         notes=tuple(notes),
-        account=account,
+        timing=timing,
     )
 
 
@@ -178,13 +178,13 @@ def original_of(network: Network, inputs: InputSet) -> Original | None:
     return Original(inputs.middle, network.input_shape, lo, hi)
 
 
-def _accounted(answer: TargetResult, account: Account) -> TargetResult:
+def _timed_target(answer: TargetResult, timing: Timing) -> TargetResult:
     """Return an answer with its own part of the time; if it is open, also with open neurons."""
-    own, details = account.seconds_of(answer.name), dict(answer.details)
+    own, details = timing.seconds_of(answer.name), dict(answer.details)
     if "seconds" in details:
-        details["seconds"] = {**own, **account.shared}
-    if answer.status in ("unknown", "timeout") and account.layers:
-        details["open neurons"] = account.layer_trees()
+        details["seconds"] = {**own, **timing.shared}
+    if answer.status in ("unknown", "timeout") and timing.layers:
+        details["open neurons"] = timing.layer_trees()
     return replace(answer, seconds=sum(own.values()), details=details)
 
 

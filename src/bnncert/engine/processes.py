@@ -191,7 +191,9 @@ GRACE = 0.2
 _PR_SET_PDEATHSIG = 1
 
 
-def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadline: Deadline) -> Any:
+def killable_call(
+    function: Callable[..., Any], arguments: tuple[Any, ...], deadline: Deadline
+) -> Any:
     """Return `function(*arguments)` from another process, or None if the time limit is reached.
 
     The function must be picklable, which means that it is defined at the top level of a module.
@@ -202,7 +204,7 @@ def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadlin
     wait = left + GRACE if left < float("inf") else None
     request = pickle.dumps((wait, os.getpid(), function, arguments))
     process = subprocess.Popen(
-        call_command(__name__, "serve"),
+        call_command(__name__, "serve_killable_call"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -229,7 +231,7 @@ def call_apart(function: Callable[..., Any], arguments: tuple[Any, ...], deadlin
     return value
 
 
-def serve() -> None:
+def serve_killable_call() -> None:
     """Answer one request on standard output."""
     answer_on_stdout(_requested)
 

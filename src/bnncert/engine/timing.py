@@ -75,7 +75,7 @@ class Journal:
                 found[key] = found.get(key, 0.0) + (end - begin) / len(own)
         return found
 
-    def account(self) -> Account:
+    def timing(self) -> Timing:
         """Return what is known about the run."""
         merged: dict[tuple[str | None, str], StageWork] = {}
         shares = self.shares()
@@ -90,7 +90,7 @@ class Journal:
                 min(before.upper, step.upper),
                 before.decided or step.decided,
             )
-        return Account(tuple(merged.values()), self.layers)
+        return Timing(tuple(merged.values()), self.layers)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class StageWork:
 
 
 @dataclass(frozen=True)
-class Account:
+class Timing:
     """The work of all stages in the order in which they began, and the open neurons per layer.
 
     `remarks` are sentences about candidates for counterexamples that were rejected.
@@ -133,14 +133,14 @@ class Account:
             found[work.stage] = found.get(work.stage, 0.0) + work.seconds
         return found
 
-    def spent(self, stage: str, seconds: float) -> Account:
-        """Return the account with more seconds of a stage for all targets."""
+    def spent(self, stage: str, seconds: float) -> Timing:
+        """Return the timing with more seconds of a stage for all targets."""
         before = self.shared.get(stage, 0.0)
         others = tuple(w for w in self.work if (w.stage, w.target) != (stage, None))
         return replace(self, work=(*others, StageWork(stage, None, before + seconds)))
 
-    def completed(self, total: float) -> Account:
-        """Return the account with the rest of the total time under `OTHER`."""
+    def completed(self, total: float) -> Timing:
+        """Return the timing with the rest of the total time under `OTHER`."""
         return self.spent(OTHER, max(0.0, total - sum(w.seconds for w in self.work)))
 
     def layer_trees(self) -> list[dict[str, int]]:
@@ -168,9 +168,9 @@ class Account:
         }
 
 
-def merged(accounts: Sequence[Account]) -> Account:
-    """Combine the accounts of several regions; the open neurons are those of the last one."""
-    work = tuple(w for account in accounts for w in account.work)
-    layers = next((a.layers for a in reversed(accounts) if a.layers), ())
-    remarks = tuple(dict.fromkeys(text for account in accounts for text in account.remarks))
-    return Account(work, layers, remarks)
+def merged_timings(timings: Sequence[Timing]) -> Timing:
+    """Combine the timings of several regions; the open neurons are those of the last one."""
+    work = tuple(w for timing in timings for w in timing.work)
+    layers = next((a.layers for a in reversed(timings) if a.layers), ())
+    remarks = tuple(dict.fromkeys(text for timing in timings for text in timing.remarks))
+    return Timing(work, layers, remarks)

@@ -13,8 +13,7 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.rounded_bounds import lower_text, upper_text
-from bnncert.engine.timing import Account
-from bnncert.engine.timing import merged as merged_accounts
+from bnncert.engine.timing import Timing, merged_timings
 from bnncert.regions.pictures import Original
 
 Status: TypeAlias = Literal["robust", "not_robust", "unknown", "timeout"]
@@ -240,7 +239,7 @@ class Result(Answer):
         "bnncert".
     original
         The centre of a ball as a picture, which notebooks show beside the counterexample.
-    account
+    timing
         The stages with their times and bounds, and the open neurons per layer.
     """
 
@@ -256,7 +255,7 @@ class Result(Answer):
     certificate: str | None = None
     trusted: str | None = None
     original: Original | None = None
-    account: Account = field(default_factory=Account)
+    timing: Timing = field(default_factory=Timing)
 
     def _repr_html_(self) -> str:
         if self.original is None:
@@ -302,7 +301,7 @@ class Result(Answer):
 
     def below(self) -> list[str]:
         """Return the time of work for all targets."""
-        return [f"shared: {self.shared_text()}"] if self.account.shared else []
+        return [f"shared: {self.shared_text()}"] if self.timing.shared else []
 
     @property
     def lower(self) -> float:
@@ -319,7 +318,7 @@ class Result(Answer):
 
         Together with the seconds of the targets they are the seconds of the result.
         """
-        return ", ".join(f"{stage} {s:.2f} s" for stage, s in self.account.shared.items())
+        return ", ".join(f"{stage} {s:.2f} s" for stage, s in self.timing.shared.items())
 
     @property
     def deciding_stage(self) -> str:
@@ -348,7 +347,7 @@ class Result(Answer):
         return VNNCOMP_WORD[self.status]
 
     def facts(self) -> dict[str, Any]:
-        """Return the bounds for each target, the counterexample and the account of the time."""
+        """Return the bounds for each target, the counterexample and the division of the time."""
         return {
             "misclassified": self.is_misclassified,
             "vnncomp": self.vnncomp_word,
@@ -359,7 +358,7 @@ class Result(Answer):
             "targets": [t.to_dict() for t in self.targets],
             "counterexample": self.counterexample and self.counterexample.to_dict(),
             "trusted": self.trusted,
-            "account": self.account.to_dict(),
+            "account": self.timing.to_dict(),
         }
 
 
@@ -402,5 +401,5 @@ def merge(results: Sequence[Result]) -> Result:
         method=results[0].method if results else "",
         counterexample=found,
         notes=tuple(dict.fromkeys(note for r in results for note in r.notes)),
-        account=merged_accounts([r.account for r in results]),
+        timing=merged_timings([r.timing for r in results]),
     )

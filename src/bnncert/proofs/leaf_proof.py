@@ -19,7 +19,7 @@ from bnncert.engine.relaxations.reduced.patterns import starting_moments
 from bnncert.engine.relaxations.reduced.problem import Lattice, ReducedProblem, packed, widen
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.search.restrict import Restriction, with_interior
-from bnncert.engine.search.warm_start import Frame, NodeMultipliers, carried
+from bnncert.engine.search.warm_start import NodeMultipliers, Numbering, carried
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel.container import RejectedError
 from bnncert.kernel.geometry import Geometry
@@ -167,16 +167,18 @@ class LeafProblem:
         dual = relaxation.dual_point(solution.multipliers)
         return self._accepted(dual, least), solution.moments
 
-    def carried(self, kept: NodeMultipliers, frame: Frame, least: float) -> Multipliers | None:
+    def carried(
+        self, kept: NodeMultipliers, numbering: Numbering, least: float
+    ) -> Multipliers | None:
         """Return multipliers with a bound above `least` from those that a search found, or None."""
         if not self.problem.size:
             return None
         relaxation = relax_reduced(self.problem)
-        tables = np.append(self.tables, frame.tables + self.idle)
+        tables = np.append(self.tables, numbering.tables + self.idle)
         shift = np.append(self.table_shift, self.idle_shift)
         signs, gates, gate_shift = self.view.signs, self.gates, self.gate_shift
         left = Restriction(self.problem, self.free, signs, tables, shift, gates, gate_shift)
-        found = carried(kept, frame, left, relaxation, CARRIED_MARGIN)
+        found = carried(kept, numbering, left, relaxation, CARRIED_MARGIN)
         return None if found is None else self._accepted(relaxation.dual_point(found), least)
 
     def _accepted(self, dual: DualPoint, least: float) -> Multipliers | None:

@@ -27,7 +27,7 @@ from bnncert.engine.reachability.fast_signs import fast_feasibility
 from bnncert.engine.reachability.feasibility import SignPattern
 from bnncert.engine.search.branching import choose_variable
 from bnncert.engine.search.trace import LearnedClause, Trace
-from bnncert.engine.search.warm_start import Frame, NodeMultipliers
+from bnncert.engine.search.warm_start import NodeMultipliers, Numbering
 from bnncert.kernel.branches import Branched
 from bnncert.kernel.container import RejectedError
 from bnncert.kernel.function import Function
@@ -285,7 +285,7 @@ class _Work:
         self.goal = Goal(prover.skeleton, function, prover.known)
         self.phi: FloatArray = np.ldexp(self.goal.values.astype(np.float64), -self.goal.unit)
         self.least, self.enough = _thresholds(function)
-        self.frame: Frame | None = None
+        self.numbering: Numbering | None = None
         self.learned: list[Clauses] = []
         self.pending: Clauses | None = None
         #: First-layer neurons by variable.
@@ -332,7 +332,7 @@ class _Work:
             if found is not None:
                 self.cuts, self.goal.cuts = found
         translation = Translation(trace, self.goal)
-        self.frame = translation.frame
+        self.numbering = translation.numbering
         return [
             _Hint(
                 translation.signs(leaf.signs),
@@ -359,8 +359,8 @@ class _Work:
             return ProofNode(PATTERNS)
         problem = LeafProblem(self.goal, view, self.phi)
         if guide and guide[0].multipliers is not None:
-            assert self.frame is not None
-            numbers = problem.carried(guide[0].multipliers, self.frame, self.least)
+            assert self.numbering is not None
+            numbers = problem.carried(guide[0].multipliers, self.numbering, self.least)
             if numbers is not None:
                 return ProofNode(BOUND, numbers)
         numbers, moments = problem.solve(self.deadline, self.least, self.enough)

@@ -13,7 +13,7 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.engine.presolve.literals import literal, sign_of, variable_of
 from bnncert.engine.search.trace import Trace
-from bnncert.engine.search.warm_start import Frame, NodeMultipliers
+from bnncert.engine.search.warm_start import NodeMultipliers, Numbering
 from bnncert.kernel.leaves import Goal
 from bnncert.kernel.skeleton import Skeleton
 
@@ -24,9 +24,11 @@ class Translation:
     def __init__(self, trace: Trace, goal: Goal) -> None:
         problem = trace.problem
         self._place, self._sign = _variables(trace, goal.skeleton)
-        self._frame = Frame.of(problem)
+        self._numbering = Numbering.of(problem)
         #: The numbering of the checker's goal.
-        self.frame = Frame(goal.tables.weights.shape[0], goal.gate_variable, goal.skeleton.size)
+        self.numbering = Numbering(
+            goal.tables.weights.shape[0], goal.gate_variable, goal.skeleton.size
+        )
         known = {key: (k, flip) for k, (key, flip) in enumerate(_keys(goal.tables.weights))}
         #: The number of each table in the goal (or -1) and the sign between their sums.
         self._tables, self._table_flip = _matched(
@@ -45,26 +47,26 @@ class Translation:
 
     def signs(self, signs: SignArray) -> SignArray:
         """Return the signs of a leaf for the variables of the checker."""
-        out = np.zeros(self.frame.size, dtype=np.int8)
+        out = np.zeros(self.numbering.size, dtype=np.int8)
         own = np.flatnonzero((self._place >= 0) & (signs != 0))
         out[self._place[own]] = signs[own] * self._sign[own]
         return out
 
     def multipliers(self, found: NodeMultipliers) -> NodeMultipliers:
         """Return the multipliers of a leaf for the tables, gates and variables of the checker."""
-        count = self.frame.tables
-        tables = np.zeros((count + self.frame.outputs.size, 2))
-        gates = np.zeros((self.frame.outputs.size, 4))
+        count = self.numbering.tables
+        tables = np.zeros((count + self.numbering.outputs.size, 2))
+        gates = np.zeros((self.numbering.outputs.size, 4))
         own = np.flatnonzero(self._tables >= 0)
         turned = self._table_flip[own, None] ** np.array([1, 2])
         tables[self._tables[own]] = found.tables[own] * turned
         live = np.flatnonzero(self._gates >= 0)
         flip, number = self._gate_flip[live, None], self._gates[live]
-        idle = found.tables[self._frame.tables + live]
+        idle = found.tables[self._numbering.tables + live]
         tables[count + number] = idle * np.hstack([flip, flip**2])
-        output = self._sign[self._frame.outputs[live], None]
+        output = self._sign[self._numbering.outputs[live], None]
         gates[number] = found.gates[live] * np.hstack([flip, flip**2, output, output * flip])
-        kappa = np.zeros(self.frame.size)
+        kappa = np.zeros(self.numbering.size)
         placed = np.flatnonzero(self._place >= 0)
         kappa[self._place[placed]] = found.kappa[placed]
         keys, values = self._pairs(found)
@@ -73,19 +75,19 @@ class Translation:
     def _pairs(self, found: NodeMultipliers) -> tuple[IntArray, FloatArray]:
         """Return the keys of conflicting pairs, sorted, and their multipliers."""
         chosen = np.flatnonzero(found.pairs)
-        pairs = np.stack(np.divmod(found.pair_keys[chosen], 2 * self._frame.size))
+        pairs = np.stack(np.divmod(found.pair_keys[chosen], 2 * self._numbering.size))
         variable = variable_of(pairs)
         placed = np.flatnonzero((self._place[variable] >= 0).all(axis=0))
         variable, chosen = variable[:, placed], chosen[placed]
         signs = sign_of(pairs[:, placed]) * self._sign[variable]
         moved = np.sort(literal(self._place[variable], signs), axis=0)
-        keys = moved[0] * 2 * self.frame.size + moved[1]
+        keys = moved[0] * 2 * self.numbering.size + moved[1]
         order = np.argsort(keys)
         return keys[order], found.pairs[chosen[order]]
 
     def _row_keys(self, rows: FloatArray) -> list[tuple[bytes, int]]:
         """Return the keys of rows over the variables of the checker."""
-        moved = np.zeros((self.frame.size, rows.shape[0]), dtype=np.int64)
+        moved = np.zeros((self.numbering.size, rows.shape[0]), dtype=np.int64)
         placed = np.flatnonzero(self._place >= 0)
         whole = np.rint(rows[:, placed] * self._sign[placed]).astype(np.int64)
         np.add.at(moved, self._place[placed], whole.T)

@@ -209,8 +209,8 @@ class Prover:
         request = CertificateRequest(file, network, self.arithmetic, self.effort.sign_zero)
         result = request.write(run.problem, result, run.context)
         total = time.monotonic() - started
-        account = result.account.spent("certificate", total - result.seconds)
-        result = replace(result, seconds=total, account=account)
+        timing = result.timing.spent("certificate", total - result.seconds)
+        result = replace(result, seconds=total, timing=timing)
         if not whole:
             self._keep(name, file, result)
         return result

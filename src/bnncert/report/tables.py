@@ -11,7 +11,7 @@ from rich.text import Text
 
 from bnncert.engine.methods import REGISTRY
 from bnncert.engine.rounded_bounds import lower_text, upper_text
-from bnncert.engine.timing import OTHER, Account
+from bnncert.engine.timing import OTHER, Timing
 from bnncert.engine.verdict import Finding, Result, Status, TargetResult
 from bnncert.model.network import Network
 from bnncert.report.plain_table import plain_table
@@ -63,7 +63,7 @@ def result_table(result: Result) -> Table:
             f"{t.seconds:.2f}",
             Text(t.stage if t.status in ("robust", "not_robust") else t.note),
         )
-    shared = result.account.shared
+    shared = result.timing.shared
     if shared:
         seconds = f"{sum(shared.values()):.2f}"
         table.add_row(Text("shared"), "", "", "", seconds, Text(", ".join(shared)))
@@ -140,13 +140,13 @@ def methods_table() -> Table:
 
 def explanation_tables(result: Result) -> list[Table]:
     """Return the tables for which the result has data."""
-    account, details = result.account, [t.details for t in result.targets]
+    timing, details = result.timing, [t.details for t in result.targets]
     has_presolve = any("presolve" in d for d in details)
     tables = [presolve_table(result)] if has_presolve else []
-    if account.layers and not has_presolve:
-        tables.append(layer_table(account))
-    if account.work:
-        tables.append(work_table(account))
+    if timing.layers and not has_presolve:
+        tables.append(layer_table(timing))
+    if timing.work:
+        tables.append(work_table(timing))
     bounds = bound_table(result)
     if bounds is not None:
         tables.append(bounds)
@@ -157,19 +157,19 @@ def explanation_tables(result: Result) -> list[Table]:
     return tables
 
 
-def layer_table(account: Account) -> Table:
+def layer_table(timing: Timing) -> Table:
     """Return the open neurons of each layer."""
     table = plain_table("layer", "neurons", "open", name="layers")
-    for number_, layer in enumerate(account.layers, start=1):
+    for number_, layer in enumerate(timing.layers, start=1):
         table.add_row(str(number_), str(layer.neurons), str(layer.open))
     return table
 
 
-def work_table(account: Account) -> Table:
+def work_table(timing: Timing) -> Table:
     """Return the targets and seconds of each stage; the seconds add up to those of the result."""
     table = plain_table("stage", "targets", "decided", "seconds", left=("stage",), name="stages")
-    for stage, seconds in account.stages.items():
-        own = [w for w in account.work if w.stage == stage and w.target is not None]
+    for stage, seconds in timing.stages.items():
+        own = [w for w in timing.work if w.stage == stage and w.target is not None]
         decided = str(sum(w.decided for w in own)) if own else ""
         targets = str(len(own)) if own else "" if stage == OTHER else "all"
         table.add_row(stage, targets, decided, f"{seconds:.2f}")
@@ -178,7 +178,7 @@ def work_table(account: Account) -> Table:
 
 def bound_table(result: Result) -> Table | None:
     """Return the lower bound of each target by each stage; None if no stage has one."""
-    work = [w for w in result.account.work if w.target is not None and math.isfinite(w.lower)]
+    work = [w for w in result.timing.work if w.target is not None and math.isfinite(w.lower)]
     stages = list(dict.fromkeys(w.stage for w in work))
     if not stages:
         return None

@@ -21,7 +21,7 @@ from bnncert.engine.search import idle_parts
 from bnncert.engine.search.branching import objective_values
 from bnncert.engine.search.idle_parts import IdleParts, find_idle, without
 from bnncert.engine.search.restrict import Restriction, Restrictor
-from bnncert.engine.search.warm_start import Frame, pair_keys
+from bnncert.engine.search.warm_start import Numbering, pair_keys
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel import check
 from bnncert.model.bundled import load_demo_images, load_demo_network
@@ -50,13 +50,13 @@ def test_f_without_some_parts_is_never_above_f(data: st.DataObject) -> None:
     root = root_of(problem)
     if root is None or not 0 < root.free.size <= 10:
         return
-    frame = Frame.of(problem)
+    numbering = Numbering.of(problem)
     tables = data.draw(st.lists(st.sampled_from(root.tables.tolist()))) if root.tables.size else []
-    keys = pair_keys(root, frame.size).tolist()
+    keys = pair_keys(root, numbering.size).tolist()
     pairs = data.draw(st.lists(st.sampled_from(keys))) if keys else []
     idle = IdleParts(np.array(tables, dtype=np.int64), np.sort(np.array(pairs, dtype=np.int64)))
     with patch.object(idle_parts, "WORTH_IT", 0):
-        thin = without(root, idle, frame)
+        thin = without(root, idle, numbering)
     assert thin.problem.pair_first.size == len(keys) - len(set(pairs))
     assert thin.problem.table.rows.shape[0] == root.tables.size - len(set(tables))
     signs = np.array(list(product([-1, 1], repeat=root.free.size)), dtype=np.int8)
@@ -102,15 +102,15 @@ def test_parts_that_the_moments_need_come_back() -> None:
         robustness(network, region, int(data.labels[9]), "runner-up").targets[0].objectives[0]
     )
     problem = reduce_objective(presolve(network, region), objective)
-    root, frame = root_of(problem), Frame.of(problem)
+    root, numbering = root_of(problem), Numbering.of(problem)
     assert root is not None
 
     def solved(idle: IdleParts) -> tuple[float, IdleParts]:
-        thin = without(root, idle, frame)
+        thin = without(root, idle, numbering)
         relaxation = relax_reduced(thin.problem)
         found = solve_structured(relaxation.program, Deadline(None), tolerance=1e-3)
         dual = relaxation.dual_point(found.multipliers)
-        later = find_idle(root, thin, frame, dual, found.moments, found.probabilities[0])
+        later = find_idle(root, thin, numbering, dual, found.moments, found.probabilities[0])
         return dual.bound(thin.problem), later
 
     nothing = np.zeros(0, dtype=np.int64)
@@ -118,7 +118,7 @@ def test_parts_that_the_moments_need_come_back() -> None:
     assert 0.1 < idle.tables.size / root.tables.size < 0.9
     fewer, _ = solved(idle)
     assert whole - 1.0 < fewer
-    half, later = solved(IdleParts(root.tables[::2], np.sort(pair_keys(root, frame.size))[::2]))
+    half, later = solved(IdleParts(root.tables[::2], np.sort(pair_keys(root, numbering.size))[::2]))
     assert half < whole - 10.0
     better, _ = solved(later)
     assert better > half + 10.0

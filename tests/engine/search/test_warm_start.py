@@ -11,7 +11,7 @@ from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import reduce_objective
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.search.restrict import Restrictor
-from bnncert.engine.search.warm_start import Frame, keep, start_from
+from bnncert.engine.search.warm_start import Numbering, keep, start_from
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.problem import robustness
 from tests.strategies import NORMS, regions, tiny_networks
@@ -35,15 +35,15 @@ def test_the_start_is_strictly_feasible_and_leads_to_the_same_bound(data: st.Dat
         return
     relaxation = relax_reduced(parent.problem)
     found = solve_structured(relaxation.program, Deadline(None), iterations=12)
-    frame = Frame.of(problem)
-    kept = keep(frame, parent, relaxation.dual_point(found.multipliers))
+    numbering = Numbering.of(problem)
+    kept = keep(numbering, parent, relaxation.dual_point(found.multipliers))
     assert kept is not None
     signs[data.draw(st.sampled_from(parent.free.tolist()))] = data.draw(st.sampled_from([1, -1]))
     child = restrictor.restrict(signs)
     if child is None or not child.free.size:
         return
     relaxation = relax_reduced(child.problem)
-    start = start_from(kept, frame, child, relaxation)
+    start = start_from(kept, numbering, child, relaxation)
     assert start is not None
     for family, theta in zip(relaxation.program.tables, start.theta, strict=True):
         slack = family.values - np.einsum("jkf,jf->jk", family.features, theta)

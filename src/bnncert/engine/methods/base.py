@@ -120,7 +120,7 @@ class Context:
     record: SearchRecord | None = None
     #: The best answer so far to each target that was worked on, reported on Ctrl-C.
     so_far: dict[str, TargetResult] = field(default_factory=dict)
-    #: The steps of the run, from which its account is made.
+    #: The steps of the run, from which its timing is made.
     journal: Journal = field(default_factory=Journal)
     #: The newest bounds of the layers, with the problem that they are about.
     newest: list[tuple[Problem, tuple[LayerBounds, ...]]] = field(default_factory=list)

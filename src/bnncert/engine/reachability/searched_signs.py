@@ -153,7 +153,7 @@ class _GridSearch(ActiveSearch):
         """Search a point that has the signs of the active neurons."""
         count = self.pattern.neurons.size
         extra = np.arange(count, count + self._extra.shape[0])
-        node = _Node.of(self, np.concatenate([active, extra]))
+        node = _GridNode.of(self, np.concatenate([active, extra]))
         open_, blamed = [node], np.zeros(count + extra.size, dtype=bool)
         for _ in range(MOST_NODES):
             if not open_:
@@ -197,7 +197,7 @@ class _Cost:
 
 
 @dataclass(eq=False)
-class _Node:
+class _GridNode:
     """A range of grid values for every input of the inequalities; the others stay central."""
 
     search: _GridSearch
@@ -208,13 +208,13 @@ class _Node:
     high: FloatArray
 
     @staticmethod
-    def of(search: _GridSearch, active: IntArray) -> _Node:
+    def of(search: _GridSearch, active: IntArray) -> _GridNode:
         """Return the node of all grid points, for some of the inequalities."""
         rows = sp.csr_array(search.rows[active])
         low, high = search.central.copy(), search.central.copy()
         used = np.unique(rows.indices)
         low[used], high[used] = search.low[used], search.high[used]
-        return _Node(search, rows, search.constant[active], active, low, high)
+        return _GridNode(search, rows, search.constant[active], active, low, high)
 
     @property
     def is_point(self) -> bool:
@@ -225,7 +225,7 @@ class _Node:
         """Whether a point satisfies the inequalities, in floating point."""
         return bool(np.all(self.rows @ point + self.constant >= 0))
 
-    def split(self, guide: FloatArray) -> list[_Node]:
+    def split(self, guide: FloatArray) -> list[_GridNode]:
         """Return two halves of the node; the last one is searched first."""
         i = int(np.argmax((self.high - self.low) * self.search.values.step))
         at = float(np.clip(guide[i], self.low[i], self.high[i] - 1))

@@ -18,7 +18,7 @@ from bnncert.engine.presolve.literals import sign_of, variable_of
 from bnncert.engine.relaxations.reduced.dual_point import DualPoint
 from bnncert.engine.relaxations.reduced.problem import Lattice, ReducedProblem
 from bnncert.engine.search.restrict import Restriction
-from bnncert.engine.search.warm_start import Frame, pair_keys
+from bnncert.engine.search.warm_start import Numbering, pair_keys
 
 #: A table is left out if it has its least value with at least this probability.
 LEAST_SHARE = 0.98
@@ -36,7 +36,7 @@ WORTH_IT = 300
 
 @dataclass(frozen=True, eq=False)
 class IdleParts:
-    """Numbers of tables and sorted keys of pairs of a frame."""
+    """Numbers of tables and sorted keys of pairs of a numbering."""
 
     tables: IntArray
     pairs: IntArray
@@ -47,14 +47,14 @@ class IdleParts:
         return int(self.tables.nbytes + self.pairs.nbytes)
 
 
-def without(left: Restriction, idle: IdleParts | None, frame: Frame) -> Restriction:
+def without(left: Restriction, idle: IdleParts | None, numbering: Numbering) -> Restriction:
     """Return a node without some of its tables and pairs."""
     problem = left.problem
     unknowns = problem.links + problem.size + problem.pair_first.size
     if idle is None or unknowns < WORTH_IT:
         return left
     live = ~np.isin(left.tables, idle.tables)
-    pairs = ~np.isin(pair_keys(left, frame.size), idle.pairs)
+    pairs = ~np.isin(pair_keys(left, numbering.size), idle.pairs)
     # The values of a table are finite, and each is at least the least one.
     added = float(problem.values[~live].min(axis=1, initial=np.inf).sum())
     thin = replace(
@@ -74,7 +74,7 @@ def without(left: Restriction, idle: IdleParts | None, frame: Frame) -> Restrict
 def find_idle(
     left: Restriction,
     thin: Restriction,
-    frame: Frame,
+    numbering: Numbering,
     found: DualPoint,
     moments: FloatArray,
     probabilities: FloatArray,
@@ -93,9 +93,9 @@ def find_idle(
     solved = np.isin(left.tables, thin.tables)
     least = thin.problem.values <= thin.problem.values.min(axis=1, keepdims=True, initial=np.inf)
     idle[solved] = (probabilities * least).sum(axis=1) >= LEAST_SHARE
-    keys = pair_keys(left, frame.size)
+    keys = pair_keys(left, numbering.size)
     rare = _probabilities(problem, moments) < RARE
-    solved = np.isin(keys, pair_keys(thin, frame.size))
+    solved = np.isin(keys, pair_keys(thin, numbering.size))
     size = np.abs(found.pair)
     rare[solved] = size < SMALL_SHARE * size.mean() if size.size else False
     return IdleParts(left.tables[idle], np.sort(keys[rare]))

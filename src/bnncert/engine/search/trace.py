@@ -16,7 +16,7 @@ from bnncert.engine.relaxations.reduced.problem import ReducedProblem
 from bnncert.engine.search.patterns.open_nodes import TreeRecord
 from bnncert.engine.search.restrict import Restriction
 from bnncert.engine.search.tree import Tree
-from bnncert.engine.search.warm_start import Frame, NodeMultipliers, keep
+from bnncert.engine.search.warm_start import NodeMultipliers, Numbering, keep
 
 #: First-layer neurons, signs of them that exclude each other, and the Farkas multipliers.
 LearnedClause: TypeAlias = tuple[IntArray, SignArray, FloatArray | tuple[Fraction, ...] | None]
@@ -113,6 +113,6 @@ def root_trace(
     whole = Restriction(
         problem, free, signs, np.arange(tables), np.zeros(tables), np.arange(gates), np.zeros(gates)
     )
-    leaf = TracedLeaf(signs, keep(Frame.of(problem), whole, found))
+    leaf = TracedLeaf(signs, keep(Numbering.of(problem), whole, found))
     layer, neuron = presolved.owner_layer[variables], presolved.owner[variables]
     return Trace(objective, problem, layer, neuron, (leaf,))

@@ -40,7 +40,7 @@ from bnncert.engine.search.idle_parts import IdleParts, find_idle, without
 from bnncert.engine.search.node_patterns import NodePatterns
 from bnncert.engine.search.pulse import Pulse
 from bnncert.engine.search.restrict import Restriction, Restrictor, sum_of_minima
-from bnncert.engine.search.warm_start import Frame, NodeMultipliers, keep, start_from
+from bnncert.engine.search.warm_start import NodeMultipliers, Numbering, keep, start_from
 from bnncert.engine.solvers.structured import Iterate, solve_structured
 from bnncert.engine.solvers.structured_program import StructuredMultipliers
 from bnncert.model.layers import ThresholdLayer
@@ -154,7 +154,7 @@ class Tree:
         self.inputs: IntArray = np.flatnonzero(owners == 0)
         self.neurons: IntArray = presolved.owner[problem.variables[self.inputs]]
         self.restrictor = Restrictor(problem)
-        self.frame = Frame.of(problem)
+        self.numbering = Numbering.of(problem)
         self.patterns = NodePatterns(presolved, problem, objective)
         self.options = options or TreeOptions()
         self.generator = np.random.default_rng(self.options.seed)
@@ -370,7 +370,7 @@ class Tree:
         self, left: Restriction, node: OpenNode, deadline: Deadline, thorough: bool
     ) -> tuple[float, FloatArray | None, NodeMultipliers | None, IdleParts | None]:
         """Bound f; unless `thorough`, stop when the bound cannot reach the goal."""
-        whole, left = left, without(left, node.idle, self.frame)
+        whole, left = left, without(left, node.idle, self.numbering)
         problem = left.problem
         if not problem.size:
             return -np.inf, None, None, None
@@ -385,7 +385,7 @@ class Tree:
         below = relaxation.goal(goal - room) if np.isfinite(goal) else -np.inf
         start: StructuredMultipliers | None = None
         if node.start is not None:
-            start = start_from(node.start, self.frame, left, relaxation)
+            start = start_from(node.start, self.numbering, left, relaxation)
         try:
             own = None if node.moments is None else node.moments.start(left)
             moments, probabilities = own or starting_moments(problem, self.options.seed, deadline)
@@ -411,9 +411,9 @@ class Tree:
             start, moments = solution.multipliers, solution.moments
             probabilities = solution.probabilities
         dual = relaxation.dual_point(solution.multipliers)
-        kept = keep(self.frame, left, dual)
+        kept = keep(self.numbering, left, dual)
         tables, found = solution.probabilities[0], solution.moments
-        idle = find_idle(whole, left, self.frame, dual, found, tables)
+        idle = find_idle(whole, left, self.numbering, dual, found, tables)
         return dual.bound(problem), found, kept, idle
 
     def _check(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Feasibility:

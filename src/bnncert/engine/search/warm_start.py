@@ -25,7 +25,7 @@ BLEND, MARGIN = 0.1, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class Numbering:
     """The numbering that multipliers refer to: tables, outputs of gates, and variables."""
 
     tables: int
@@ -33,14 +33,14 @@ class Frame:
     size: int
 
     @staticmethod
-    def of(problem: ReducedProblem) -> Frame:
+    def of(problem: ReducedProblem) -> Numbering:
         """Return the numbering of a problem."""
-        return Frame(problem.table.rows.shape[0], problem.outputs, problem.size)
+        return Numbering(problem.table.rows.shape[0], problem.outputs, problem.size)
 
 
 @dataclass(frozen=True, eq=False)
 class NodeMultipliers:
-    """Multipliers of a frame's tables (then idle gates), gates, variables and conflicting pairs.
+    """Multipliers of a numbering's tables (then idle gates), gates, variables and pairs.
 
     `pair_keys` are sorted; the key of a pair of literals a, b is 2 size a + b.
     """
@@ -61,33 +61,33 @@ class NodeMultipliers:
 
 
 def pair_keys(left: Restriction, size: int) -> IntArray:
-    """Return the key of each conflicting pair, by the literals of the frame."""
+    """Return the key of each conflicting pair, by the literals of the numbering."""
     problem = left.problem
     first = renumbered(problem.pair_first, left.free)
     second = renumbered(problem.pair_second, left.free)
     return np.asarray(first * 2 * size + second, dtype=np.int64)
 
 
-def keep(frame: Frame, left: Restriction, found: DualPoint) -> NodeMultipliers | None:
-    """Return the multipliers of a node in a frame; None if they include inputs."""
+def keep(numbering: Numbering, left: Restriction, found: DualPoint) -> NodeMultipliers | None:
+    """Return the multipliers of a node in a numbering; None if they include inputs."""
     if left.problem.coupling is not None:
         return None
-    tables = np.zeros((frame.tables + frame.outputs.size, 2))
+    tables = np.zeros((numbering.tables + numbering.outputs.size, 2))
     tables[left.tables] = found.tables_over(left.table_shift)
-    gates = np.zeros((frame.outputs.size, 4))
+    gates = np.zeros((numbering.outputs.size, 4))
     gates[left.gates] = found.gates_over(left.gate_shift)
-    kappa = np.zeros(frame.size)
+    kappa = np.zeros(numbering.size)
     kappa[left.free] = found.diagonal[1:]
-    keys = pair_keys(left, frame.size)
+    keys = pair_keys(left, numbering.size)
     order = np.argsort(keys)
     return NodeMultipliers(tables, gates, kappa, keys[order], found.pair[order], found.cut)
 
 
 def start_from(
-    kept: NodeMultipliers, frame: Frame, left: Restriction, relaxation: ReducedRelaxation
+    kept: NodeMultipliers, numbering: Numbering, left: Restriction, relaxation: ReducedRelaxation
 ) -> StructuredMultipliers | None:
     """Return a strictly feasible start for the relaxation of a node, or None."""
-    warm = carried(kept, frame, left, relaxation, MARGIN)
+    warm = carried(kept, numbering, left, relaxation, MARGIN)
     if warm is None:
         return None
     # Both are strictly feasible, and so are their convex combinations.
@@ -101,7 +101,7 @@ def start_from(
 
 def carried(
     kept: NodeMultipliers,
-    frame: Frame,
+    numbering: Numbering,
     left: Restriction,
     relaxation: ReducedRelaxation,
     margin: float,
@@ -110,13 +110,13 @@ def carried(
     problem, program, scale = left.problem, relaxation.program, relaxation.scale
     if problem.coupling is not None:
         return None
-    theta = _features(kept, frame, left, relaxation)
+    theta = _features(kept, numbering, left, relaxation)
     for part, family in zip(theta, program.tables, strict=True):
         rest = family.values - np.einsum("jkf,jf->jk", family.features, part)
         part[:, 0] = rest.min(axis=1, initial=np.inf) - margin
     pairs = np.zeros(problem.pair_first.size)
     if kept.pair_keys.size:
-        keys = pair_keys(left, frame.size)
+        keys = pair_keys(left, numbering.size)
         place = np.minimum(np.searchsorted(kept.pair_keys, keys), kept.pair_keys.size - 1)
         pairs = np.where(kept.pair_keys[place] == keys, kept.pairs[place], 0.0) / scale
     kappa = np.concatenate([[0.0], kept.kappa[left.free] / scale])
@@ -134,14 +134,14 @@ def carried(
 
 
 def _features(
-    kept: NodeMultipliers, frame: Frame, left: Restriction, relaxation: ReducedRelaxation
+    kept: NodeMultipliers, numbering: Numbering, left: Restriction, relaxation: ReducedRelaxation
 ) -> list[FloatArray]:
     """Return the multipliers of tables and gates for the sums of a node, constants 0."""
     linear, square = kept.tables[left.tables].T
     # For a gate whose output x has been fixed to s, x u is now s u.
-    idle = np.flatnonzero(left.tables >= frame.tables)
-    gate = left.tables[idle] - frame.tables
-    sign = left.signs[frame.outputs[gate]]
+    idle = np.flatnonzero(left.tables >= numbering.tables)
+    gate = left.tables[idle] - numbering.tables
+    sign = left.signs[numbering.outputs[gate]]
     linear[idle] += kept.gates[gate, 0] + sign * kept.gates[gate, 3]
     square[idle] += kept.gates[gate, 1]
     linear += 2 * square * left.table_shift

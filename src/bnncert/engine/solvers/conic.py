@@ -17,7 +17,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.engine.processes import call_apart
+from bnncert.engine.processes import killable_call
 
 #: Up to this `ConicProgram.work` an iteration takes far less than a second, so that a solver keeps
 #: its time limit.
@@ -86,7 +86,7 @@ class ConicSolver(ABC):
         # The computation of a bound from the answer takes time, too.
         left = deadline.remaining()
         sooner = deadline.within(left - min(RESERVE + program.projection_seconds, left / 2))
-        found = call_apart(_solve, (type(self), program, sooner), sooner)
+        found = killable_call(_solve, (type(self), program, sooner), sooner)
         if found is None:
             return ConicSolution("limit" if sooner.passed() else "failed", *none)
         assert isinstance(found, ConicSolution)

@@ -25,7 +25,7 @@ from bnncert.engine.methods.strict_search import time_for_strict
 from bnncert.engine.methods.sweep import evaluate_points
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.search.box_splitting import BoxSplitter
-from bnncert.engine.timing import Account, StageWork
+from bnncert.engine.timing import StageWork, Timing
 from bnncert.engine.verdict import Counterexample, Result, Status, TargetResult, overall_status
 from bnncert.errors import InputError
 from bnncert.model.network import Network
@@ -335,7 +335,7 @@ class _UnionSearch:
         result = self.prover.decide(
             question.problem(box), limit, name=name, stated=question.network, method=method
         )
-        for stage, seconds in result.account.stages.items():
+        for stage, seconds in result.timing.stages.items():
             self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
         return result
 
@@ -416,7 +416,7 @@ class _UnionSearch:
             label=question.label,
             notes=tuple(dict.fromkeys(notes)),
             original=original_of(question.network, union),
-            account=Account(work).completed(total),
+            timing=Timing(work).completed(total),
         )
 
     def _robust(self) -> int:

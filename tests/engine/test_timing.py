@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bnncert import Ball, Network, verify
 from bnncert.engine.methods import REGISTRY
-from bnncert.engine.timing import OTHER, Account, Journal, StageWork, Step, merged
+from bnncert.engine.timing import OTHER, Journal, StageWork, Step, Timing, merged_timings
 from tests.cli.diamond import DIAMOND
 
 #: Times on a coarse scale, so that steps often begin or end together.
@@ -38,11 +38,11 @@ def test_the_parts_add_up_to_the_time_that_steps_cover(steps: list[Step]) -> Non
 
 @given(STEPS, st.floats(12, 100))
 def test_a_completed_account_has_the_total_time(steps: list[Step], total: float) -> None:
-    account = Journal(steps).account().completed(total)
-    assert sum(w.seconds for w in account.work) == pytest.approx(total)
-    assert sum(account.stages.values()) == pytest.approx(total)
-    own = sum(sum(account.seconds_of(f"class {k}").values()) for k in (1, 2, 3))
-    assert own + sum(account.shared.values()) == pytest.approx(total)
+    timing = Journal(steps).timing().completed(total)
+    assert sum(w.seconds for w in timing.work) == pytest.approx(total)
+    assert sum(timing.stages.values()) == pytest.approx(total)
+    own = sum(sum(timing.seconds_of(f"class {k}").values()) for k in (1, 2, 3))
+    assert own + sum(timing.shared.values()) == pytest.approx(total)
 
 
 def test_a_stage_on_several_targets_divides_its_time_equally() -> None:
@@ -61,16 +61,16 @@ def test_all_steps_of_a_stage_on_a_target_become_one_entry_with_the_best_bounds(
         Step("attack", "class 1", 1.0, 2.0, upper=9.0),
         Step("bab", "class 1", 2.0, 5.0, lower=1.0, decided=True),
     ]
-    assert Journal(steps).account().work == (
+    assert Journal(steps).timing().work == (
         StageWork("bab", "class 1", 4.0, 1.0, math.inf, True),
         StageWork("attack", "class 1", 1.0, -math.inf, 9.0, False),
     )
 
 
-def test_accounts_of_several_regions_are_joined() -> None:
-    first = Account((StageWork("sdp", "class 1", 2.0),), remarks=("a",))
-    second = Account((StageWork("lp", "class 1", 1.0),), remarks=("a", "b"))
-    both = merged([first, second])
+def test_timings_of_several_regions_are_joined() -> None:
+    first = Timing((StageWork("sdp", "class 1", 2.0),), remarks=("a",))
+    second = Timing((StageWork("lp", "class 1", 1.0),), remarks=("a", "b"))
+    both = merged_timings([first, second])
     assert both.stages == {"sdp": 2.0, "lp": 1.0}
     assert both.remarks == ("a", "b")
 
@@ -83,9 +83,9 @@ def test_targets_and_shared_work_add_up_to_the_time_of_every_method(
     network = Network.from_arrays(DIAMOND.weights, DIAMOND.biases)
     result = verify(network, Ball("linf", [1.0, 0.0], radius), 0, method=method, timeout=5)
     own = sum(t.seconds for t in result.targets)
-    shared = result.account.shared
+    shared = result.timing.shared
     assert own + sum(shared.values()) == pytest.approx(result.seconds)
-    assert sum(result.account.stages.values()) == pytest.approx(result.seconds)
+    assert sum(result.timing.stages.values()) == pytest.approx(result.seconds)
     assert OTHER in shared
     tree = result.to_dict()["account"]
     assert sum(w["seconds"] for w in tree["work"]) == pytest.approx(result.seconds)

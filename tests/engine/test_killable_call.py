@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse as sp
 
 from bnncert.deadline import Deadline
-from bnncert.engine import processes as apart
-from bnncert.engine.processes import call_apart
+from bnncert.engine import processes
+from bnncert.engine.processes import killable_call
 from bnncert.engine.solvers import conic
 from bnncert.engine.solvers.clarabel_ import ClarabelSolver
 from bnncert.engine.solvers.conic import ConicProgram, ConicSolution, ConicSolver
@@ -50,15 +50,15 @@ def is_alive(process: int) -> bool:
 
 def test_the_answer_comes_from_another_process(tmp_path: Path) -> None:
     large = np.arange(100_000)
-    answer = call_apart(twice, (large, tmp_path / "pid"), Deadline(60))
+    answer = killable_call(twice, (large, tmp_path / "pid"), Deadline(60))
     np.testing.assert_array_equal(answer, 2 * large)
     assert int((tmp_path / "pid").read_text()) != os.getpid()
 
 
 def test_a_foreseen_error_is_raised_here_and_a_death_is_no_answer() -> None:
     with pytest.raises(InputError, match="the reason"):
-        call_apart(refuse, (), Deadline(None))
-    assert call_apart(die, (), Deadline(60)) is None
+        killable_call(refuse, (), Deadline(None))
+    assert killable_call(die, (), Deadline(60)) is None
 
 
 def test_a_call_that_sleeps_is_ended_at_the_limit(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_a_call_that_sleeps_is_ended_at_the_limit(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess.Popen, "communicate", communicate)
-        assert call_apart(sleep, (tmp_path / "pid",), Deadline(600)) is None
+        assert killable_call(sleep, (tmp_path / "pid",), Deadline(600)) is None
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 def test_nothing_is_started_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", None)
-    assert call_apart(twice, (), Deadline(1.0, time.monotonic() - 2.0)) is None
+    assert killable_call(twice, (), Deadline(1.0, time.monotonic() - 2.0)) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it on Linux only")
@@ -91,9 +91,9 @@ def test_the_process_ends_with_the_one_that_asked(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     program = (
         "from pathlib import Path\nfrom bnncert.deadline import Deadline\n"
-        "from bnncert.engine.processes import call_apart\n"
-        "from tests.engine.solvers.test_apart import sleep\n"
-        f"call_apart(sleep, (Path({str(pid)!r}),), Deadline(600))\n"
+        "from bnncert.engine.processes import killable_call\n"
+        "from tests.engine.test_killable_call import sleep\n"
+        f"killable_call(sleep, (Path({str(pid)!r}),), Deadline(600))\n"
     )
     asking = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[3])
     for _ in range(6000):
@@ -133,17 +133,17 @@ def test_a_large_program_with_a_limit_is_solved_in_another_process(
 ) -> None:
     monkeypatch.setattr(conic, "QUICK_WORK", 0.0)
     here = ClarabelSolver().solve(small_program(), Deadline(None))
-    apart = ClarabelSolver().solve(small_program(), Deadline(60))
-    assert (here.status, apart.status) == ("solved", "solved")
+    elsewhere = ClarabelSolver().solve(small_program(), Deadline(60))
+    assert (here.status, elsewhere.status) == ("solved", "solved")
     np.testing.assert_allclose(here.primal, [-1.0], atol=1e-6)
-    np.testing.assert_array_equal(here.primal, apart.primal)
+    np.testing.assert_array_equal(here.primal, elsewhere.primal)
 
 
 def test_without_an_answer_in_time_the_vectors_are_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conic, "QUICK_WORK", 0.0)
-    monkeypatch.setattr(conic, "call_apart", lambda function, arguments, deadline: None)
+    monkeypatch.setattr(conic, "killable_call", lambda function, arguments, deadline: None)
     for deadline in (Deadline(60), Deadline(1.0, time.monotonic() - 2.0)):
         answer = SleepingSolver().solve(small_program(), deadline)
         assert answer.status == ("limit" if deadline.passed() else "failed")
         assert not answer.primal.any() and not answer.dual.any()
-    assert apart.GRACE < 1
+    assert processes.GRACE < 1
