@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import BoolArray, FloatArray
 from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.replay import Replayer
-from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
-from bnncert.kernel.container import Section
 from bnncert.model.description import SignZero
 from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Problem, Ties, robustness
-from bnncert.proofs.claims import claim_section
 from bnncert.questions.explain.explanation_answer import Domain, Explanation
-from bnncert.questions.explain.explanation_search import REGION, Search
-from bnncert.questions.explain.free_points import with_free
+from bnncert.questions.explain.explanation_search import Search
 from bnncert.questions.prover import Effort, Prover
 from bnncert.regions import Ball
 
@@ -112,12 +105,12 @@ def explain(
     problem = robustness(network, alone, own if label is None else label, "all", ties)
     _refuse_other_class(problem)
     with prover:
-        search = Search(problem, domain, prover, question_timeout)
+        search = Search(problem, ties, domain, prover, question_timeout)
         try:
             search.run()
         except KeyboardInterrupt as stop:
-            raise Interrupted(_finished(search, problem, domain, ties)) from stop
-        return _finished(search, problem, domain, ties)
+            raise Interrupted(search.finished()) from stop
+        return search.finished()
 
 
 def _domain(network: Network, region: Ball | Domain | npt.ArrayLike) -> Domain:
@@ -153,79 +146,3 @@ def _refuse_other_class(problem: Problem) -> None:
         raise InputError(
             "the image has no class to explain: its scores or signs are not known exactly enough"
         )
-
-
-def _finished(search: Search, problem: Problem, domain: Domain, ties: Ties) -> Explanation:
-    """Return the explanation that a search has found, and write its certificate."""
-    prover, witnesses = search.prover, _inside(search.witnesses, search, domain)
-    written = None
-    if prover.has(REGION):
-        claim = _claim(problem, domain, search.free, witnesses, ties)
-        written = prover.finish(claim, [REGION])
-    assert problem.label is not None
-    return Explanation(
-        label=problem.label,
-        domain=domain,
-        kept=tuple(int(i) for i in np.flatnonzero(~search.free)),
-        witnesses=witnesses,
-        steps=tuple(search.steps),
-        seconds=prover.deadline.elapsed(),
-        out_of_time=search.out_of_time or prover.deadline.passed(),
-        certificate=written,
-        no_certificate=prover.reason if written is None else "",
-    )
-
-
-def _inside(
-    witnesses: Mapping[int, Counterexample], search: Search, domain: Domain
-) -> dict[int, Counterexample]:
-    """Return the witnesses in ascending order, after a check that they are in their regions."""
-    found = {}
-    for i in sorted(witnesses):
-        witness = witnesses[i]
-        exact: tuple[Fraction, ...] | FloatArray = witness.exact or witness.point
-        if domain.region(with_free(search.free, [i])).contains(exact):
-            found[i] = witness
-    return found
-
-
-def _claim(
-    problem: Problem,
-    domain: Domain,
-    free: BoolArray,
-    witnesses: Mapping[int, Counterexample],
-    ties: Ties,
-) -> Section:
-    """Return the claim of the certificate; `witnesses` are in ascending order.
-
-    A witness is stored by the inputs in which it differs from the image: `starts` divides `changed`
-    and `values` into the parts of the needed inputs.  Values that are no floats are in `exact`.
-    """
-    image = domain.image
-    starts, targets = [0], []
-    changed: list[int] = []
-    values: list[float] = []
-    exact: dict[str, str] = {}
-    names = [target.name for target in problem.targets]
-    for witness in witnesses.values():
-        point = witness.point
-        places = [
-            i
-            for i in range(point.size)
-            if (point[i] if witness.exact is None else witness.exact[i]) != image[i]
-        ]
-        if witness.exact is not None:
-            exact |= {str(len(changed) + k): str(witness.exact[i]) for k, i in enumerate(places)}
-        changed += places
-        values += point[places].tolist()
-        starts.append(len(changed))
-        targets.append(names.index(witness.target))
-    details = {"label": problem.label, "ties": ties, "exact": exact}
-    numbers = {"kept": np.flatnonzero(~free), "needed": list(witnesses), "targets": targets}
-    numbers |= {"starts": starts, "changed": changed}
-    arrays = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
-    arrays["values"] = np.array(values, dtype=np.float64)
-    claim = claim_section("explanation", domain.everything, details, arrays)
-    # On a grid, the radius of a ball includes the rounding of its own values: this is the part's.
-    claim.fields["details"]["region"]["radius"] = str(Fraction(domain.region(free).radius))
-    return claim

@@ -18,6 +18,8 @@ left of d_j.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +31,11 @@ from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.stability import stability
 from bnncert.engine.verdict import Counterexample, Status
 from bnncert.errors import BnncertError
+from bnncert.kernel.container import Section
 from bnncert.model.network import Network
-from bnncert.problem import Problem, Target
-from bnncert.questions.explain.explanation_answer import Domain, ExplanationStep
+from bnncert.problem import Problem, Target, Ties
+from bnncert.proofs.claims import claim_section
+from bnncert.questions.explain.explanation_answer import Domain, Explanation, ExplanationStep
 from bnncert.questions.explain.free_points import Enumeration, Witnesses, with_free
 from bnncert.questions.prover import Prover
 
@@ -72,27 +76,21 @@ class RegionAnswer(NamedTuple):
 
 
 class Search:
-    """The state of a search; it is complete at any time.
+    """The state of a search, which is complete at any time; `problem` is about the image alone.
 
-    Attributes
-    ----------
-    free
-        The inputs that are proved to be free together.
-    witnesses
-        The counterexamples of needed inputs.
-    steps
-        The verifications.
-    out_of_time
-        Whether the search ended because of the time limit.
+    `limit` is the limit of one verification in seconds.
     """
 
-    def __init__(self, problem: Problem, domain: Domain, prover: Prover, limit: float) -> None:
-        self._problem, self._domain, self._limit = problem, domain, limit
-        self.prover, self.deadline = prover, prover.deadline
+    def __init__(
+        self, problem: Problem, ties: Ties, domain: Domain, prover: Prover, limit: float
+    ) -> None:
+        self._problem, self._ties, self._domain = problem, ties, domain
+        self.prover, self.deadline, self._limit = prover, prover.deadline, limit
+        #: The inputs that are proved to be free together, and the counterexamples of needed ones.
         self.free: BoolArray = np.zeros(domain.size, dtype=np.bool_)
         self.witnesses: dict[int, Counterexample] = {}
-        self.steps: list[ExplanationStep] = []
-        self.out_of_time = False
+        self._steps: list[ExplanationStep] = []
+        self._out_of_time = False
         self._undecided = np.zeros(domain.size, dtype=np.bool_)
         self._longest = 0.0
         self._search = Witnesses(problem, domain, self.deadline)
@@ -119,8 +117,8 @@ class Search:
         small = max(1, int(SMALL_SHARE * order.size))
         while misses < PATIENCE:
             waiting = order[~(self.free | self._needed | self._undecided)[order]]
-            self.out_of_time = bool(waiting.size) and self._is_late
-            if not waiting.size or self.out_of_time:
+            self._out_of_time = bool(waiting.size) and self._is_late
+            if not waiting.size or self._out_of_time:
                 break
             added = waiting[:size]
             result = self._ask(added)
@@ -176,7 +174,7 @@ class Search:
         if answer.status == "robust":
             self._longest = max(self._longest, seconds)
         step = (int(free.sum()), int(added.size), answer.status, answer.method, seconds)
-        self.steps.append(ExplanationStep(*step))
+        self._steps.append(ExplanationStep(*step))
         return answer
 
     def _by_enumeration(self, free: BoolArray) -> RegionAnswer | None:
@@ -195,15 +193,12 @@ class Search:
     def _by_method(self, free: BoolArray, added: int) -> RegionAnswer:
         """Return the answer of the method."""
         # Without the certificate of the image alone there may be none at the end.
-        seconds = (
-            self._seconds if np.any(free) else min(FIRST_SHARE * self.deadline.remaining(), FIRST)
-        )
-        result = self.prover.decide(
-            self._search.question(free),
-            max(seconds, SHORTEST),
-            name=REGION,
-            prefix=self._prefix(added),
-        )
+        first = min(FIRST_SHARE * self.deadline.remaining(), FIRST)
+        seconds = max(self._seconds if np.any(free) else first, SHORTEST)
+        done, total = int(self.free.sum()), self._domain.size
+        prefix = f"{done} of {total} inputs free, {len(self.witnesses)} needed, {added} more? "
+        problem = self._search.question(free)
+        result = self.prover.decide(problem, seconds, name=REGION, prefix=prefix)
         # A proof without a certificate is not used, so that the certificate shows the result.
         result = self.prover.certified(result)
         return RegionAnswer(result.status, result.deciding_stage, result.counterexample)
@@ -241,10 +236,59 @@ class Search:
         for i, witness in self._search.find(self.free, waiting, end):
             self.witnesses[i] = witness
 
-    def _prefix(self, added: int) -> str:
-        """Return how far the search is, for the progress of one verification."""
-        free, total = int(self.free.sum()), self._domain.size
-        return f"{free} of {total} inputs free, {len(self.witnesses)} needed, {added} more? "
+    # -- the answer ---------------------------------------------------------------------------
+
+    def finished(self) -> Explanation:
+        """Return the explanation that was found, and write its certificate."""
+        prover, free, written = self.prover, self.free, None
+        witnesses = {
+            i: found
+            for i, found in sorted(self.witnesses.items())
+            if self._domain.region(with_free(free, [i])).contains(found.exact or found.point)
+        }
+        if prover.has(REGION):
+            written = prover.finish(self._claim(witnesses), [REGION])
+        assert self._problem.label is not None
+        return Explanation(
+            label=self._problem.label,
+            domain=self._domain,
+            kept=tuple(np.flatnonzero(~free).tolist()),
+            witnesses=witnesses,
+            steps=tuple(self._steps),
+            seconds=self.deadline.elapsed(),
+            out_of_time=self._out_of_time or self.deadline.passed(),
+            certificate=written,
+            no_certificate=prover.reason if written is None else "",
+        )
+
+    def _claim(self, witnesses: Mapping[int, Counterexample]) -> Section:
+        """Return the claim of the certificate.
+
+        A witness is stored by the inputs in which it differs from the image: `starts` divides
+        `changed` and `values` into the parts of the needed inputs.  Values that are no floats are
+        in `exact`.
+        """
+        domain, names = self._domain, [target.name for target in self._problem.targets]
+        starts, changed = [0], list[int]()
+        values, exact = list[float](), dict[str, str]()
+        for found in witnesses.values():
+            point: Sequence[Fraction | float] = found.exact or found.point.tolist()
+            places = [i for i, c in enumerate(domain.image.tolist()) if point[i] != c]
+            if found.exact is not None:
+                exact |= {str(len(changed) + k): str(point[i]) for k, i in enumerate(places)}
+            changed += places
+            values += found.point[places].tolist()
+            starts.append(len(changed))
+        details = {"label": self._problem.label, "ties": self._ties, "exact": exact}
+        targets = [names.index(found.target) for found in witnesses.values()]
+        numbers = {"kept": np.flatnonzero(~self.free), "needed": list(witnesses)}
+        numbers |= {"targets": targets, "starts": starts, "changed": changed}
+        arrays = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
+        arrays["values"] = np.array(values, dtype=np.float64)
+        claim = claim_section("explanation", domain.everything, details, arrays)
+        # On a grid, the radius of a ball includes the rounding of its values: this is the part's.
+        claim.fields["details"]["region"]["radius"] = str(Fraction(domain.region(self.free).radius))
+        return claim
 
 
 def least_influence_first(
