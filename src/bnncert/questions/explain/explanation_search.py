@@ -183,7 +183,7 @@ class Search:
             return None
         is_decided, point = self._points.violation(free)
         if point is not None:
-            found = self._search.confirm(free, point[None, :])
+            found = self._search.confirm(free, point)
             return None if found is None else RegionAnswer("not_robust", "enumeration", found)
         # A certificate needs the proof of a method.
         if not is_decided or self.prover.wants_certificate:

@@ -187,21 +187,16 @@ class Witnesses:
         """Return the question about the region of free inputs."""
         return replace(self._problem, inputs=self._domain.region(free))
 
-    def margins(self, points: FloatArray) -> FloatArray:
+    def _margins(self, points: FloatArray) -> FloatArray:
         """Return the margins over all rivals, one row for each point."""
         last = self._problem.network.last_signs(points)
-        columns = [target.values(last) for target in self._problem.targets]
-        return np.stack(columns, axis=1)
+        return np.stack([target.values(last) for target in self._problem.targets], axis=1)
 
-    def confirm(self, free: BoolArray, points: FloatArray) -> Counterexample | None:
-        """Return the first point that is a counterexample in exact arithmetic, if one is."""
+    def confirm(self, free: BoolArray, point: FloatArray) -> Counterexample | None:
+        """Return a point as a counterexample if it is one in exact arithmetic."""
         problem = self.question(free)
-        replayer = Replayer(problem, self._runtime)
-        for point, margins in zip(points, self.margins(points), strict=True):
-            found = replayer.confirm(problem.targets[int(np.argmin(margins))], point)
-            if found is not None:
-                return found
-        return None
+        lowest = int(np.argmin(self._margins(point[None, :])[0]))
+        return Replayer(problem, self._runtime).confirm(problem.targets[lowest], point)
 
     def attack(self, free: BoolArray, deadline: Deadline) -> None:
         """Look for points of low margin in the region of free inputs, and keep them."""
@@ -210,12 +205,12 @@ class Witnesses:
         context = Context(options, deadline, Replayer(problem, self._runtime))
         search = Attack(problem, context)
         search.run(deadline, 1)
-        self.keep(problem.region.project(search.lowest_points))
+        self._keep(problem.region.project(search.lowest_points))
 
-    def keep(self, points: FloatArray) -> None:
+    def _keep(self, points: FloatArray) -> None:
         """Add points of the region to those of low margin."""
         every = np.unique(np.concatenate([self._points, points]), axis=0)
-        order = np.argsort(self.margins(every).min(axis=1), kind="stable")
+        order = np.argsort(self._margins(every).min(axis=1), kind="stable")
         self._points = every[order[:MOST_KEPT]]
 
     def find(
@@ -227,12 +222,12 @@ class Witnesses:
             for columns, points in self._changed(base, inputs):
                 if deadline.passed():
                     return
-                low = self.margins(points).min(axis=1)
+                low = self._margins(points).min(axis=1)
                 for row in np.flatnonzero(low <= 1e-6).tolist():
                     i = int(columns[row])
                     if i in found or deadline.passed():
                         continue
-                    witness = self.confirm(with_free(free, [i]), points[row][None, :])
+                    witness = self.confirm(with_free(free, [i]), points[row])
                     if witness is not None:
                         found.add(i)
                         yield i, witness
@@ -242,9 +237,7 @@ class Witnesses:
         columns, values = self._moves(inputs)
         for start in range(0, columns.size, self._batch):
             part = slice(start, start + self._batch)
-            rows = np.repeat(base[None, :], columns[part].size, axis=0)
-            rows[np.arange(columns[part].size), columns[part]] = values[part]
-            yield columns[part], rows
+            yield columns[part], _with_values(base, columns[part], values[part])
 
     def _moves(self, inputs: IntArray) -> tuple[IntArray, FloatArray]:
         """Return inputs and values to try for them."""
@@ -276,9 +269,8 @@ class Witnesses:
             if changed.size <= 1 or self._deadline.passed():
                 break
             some = changed[: self._batch]
-            undone = np.repeat(point[None, :], some.size, axis=0)
-            undone[np.arange(some.size), some] = image[some]
-            low = self.margins(undone).min(axis=1)
+            undone = _with_values(point, some, image[some])
+            low = self._margins(undone).min(axis=1)
             best = int(np.argmin(low))
             if low[best] > 0:
                 break
@@ -286,9 +278,16 @@ class Witnesses:
         changed = added[point[added] != image[added]]
         inside = point.copy()
         inside[added] = image[added]
-        self.keep(inside[None, :])
+        self._keep(inside[None, :])
         if changed.size < added.size:
-            confirmed = self.confirm(with_free(free, changed), point[None, :])
+            confirmed = self.confirm(with_free(free, changed), point)
             if confirmed is not None:
                 return changed, confirmed
         return added, found
+
+
+def _with_values(base: FloatArray, inputs: IntArray, values: FloatArray) -> FloatArray:
+    """Return one point for each input, in which only this input differs from the base."""
+    points = np.repeat(base[None, :], inputs.size, axis=0)
+    points[np.arange(inputs.size), inputs] = values
+    return points

@@ -271,18 +271,13 @@ class FaultSearch:
         """Use the faults of one neuron for its layer, and those of a layer for faults anywhere."""
         for scope in self.rows:
             for other in list(self.rows.values()):
-                inner = other.scope
-                within = scope.place == "anywhere" or (
-                    scope.place == "layer" and inner.layer == scope.layer
-                )
-                if inner.kind != scope.kind or not within or other.falsified is None:
-                    continue
-                if other.falsified < self._upper(self.rows[scope]):
+                inner, row, count = other.scope, self.rows[scope], other.falsified
+                same = scope.place == "layer" and inner.layer == scope.layer
+                within = inner.kind == scope.kind and (same or scope.place == "anywhere")
+                if within and count is not None and count < self._upper(row):
+                    shown = other.counterexample
                     self.rows[scope] = replace(
-                        self.rows[scope],
-                        faults=other.faults,
-                        bits=other.bits,
-                        counterexample=other.counterexample,
+                        row, faults=other.faults, bits=other.bits, counterexample=shown
                     )
 
     def _effort(self, scope: FaultScope) -> int:
