@@ -31,6 +31,8 @@ from torch.nn import functional
 
 from bnncert.errors import InputError
 
+# -- quantisers with straight-through gradients -------------------------------------------
+
 
 class _Ternary(torch.autograd.Function):  # type: ignore[misc]
     """Latent weights to -1, 0, +1; the gradient passes unchanged.
@@ -74,6 +76,8 @@ def sign(x: Tensor) -> Tensor:
     """Return signs in {-1, +1}."""
     return _Sign.apply(x)
 
+
+# -- the model ----------------------------------------------------------------------------
 
 #: Latent weights start uniformly in [-START, START].
 START = 0.15
@@ -226,6 +230,8 @@ def layer_shapes(
     shapes += [(after, before) for before, after in pairwise((inputs, *hidden))]
     return shapes, hidden[-1] if hidden else inputs
 
+
+# -- penalties ----------------------------------------------------------------------------
 
 #: Neurons are moved this many times as far from their thresholds as the ball reaches.
 MARGIN = 2.0

@@ -40,6 +40,8 @@ from bnncert.extras.training.labelled_images import (
 from bnncert.model.formats.atomic import make_folder, replacing
 from bnncert.model.formats.file_content import read_bytes
 
+# -- downloads ----------------------------------------------------------------------------
+
 #: Seconds without a response after which the next mirror is tried.
 PATIENCE = 30.0
 
@@ -137,6 +139,8 @@ def _reason(error: object) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(text).split())
 
+
+# -- data sets ----------------------------------------------------------------------------
 
 #: More classes than any data set here has; a larger label is a broken file.
 MOST_CLASSES = 10_000

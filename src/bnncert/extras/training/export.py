@@ -30,6 +30,8 @@ from bnncert.model.formats.weight_arrays import array_stages
 from bnncert.model.loading import load
 from bnncert.model.network import Network
 
+# -- ONNX with convolutions ---------------------------------------------------------------
+
 
 def onnx_bytes(net: TernaryNet, scaling: Scaling) -> bytes:
     """Return the content of the ONNX file."""
@@ -92,6 +94,8 @@ def _array(tensor: Any) -> npt.NDArray[np.float32]:
     with torch.no_grad():
         return np.asarray(tensor.float().numpy(), dtype=np.float32)
 
+
+# -- the normal form, and the comparison --------------------------------------------------
 
 #: Images compared at once.
 CHUNK = 1000

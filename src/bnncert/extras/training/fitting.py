@@ -30,6 +30,8 @@ from bnncert.extras.training.training_options import Report, TrainingOptions, Tr
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import open_archive, read_bytes
 
+# -- checkpoints --------------------------------------------------------------------------
+
 FORMAT = "bnncert training 1"
 
 
@@ -88,6 +90,8 @@ def _show(value: Any) -> str:
         return ",".join(map(str, value)) or "none"
     return str(value)[:16]
 
+
+# -- the loop -----------------------------------------------------------------------------
 
 #: The final learning rate as a share of the initial one.
 FINAL_RATE = 0.01

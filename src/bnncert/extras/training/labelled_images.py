@@ -95,6 +95,8 @@ def with_test_part(split: Split) -> tuple[Split, Split]:
     return train, held
 
 
+# -- IDX files (MNIST) --------------------------------------------------------------------
+
 IDX_STEMS = (
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
@@ -138,6 +140,8 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
         )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
+
+# -- .npz files ---------------------------------------------------------------------------
 
 #: Names of images in a file without a test part.
 _SINGLE_NAMES = ("images", "x", "x_train")
@@ -209,6 +213,9 @@ def _npz_split(arrays: dict[str, Any], images: str, path: Path) -> Split:
     return Split(x, checked_labels(y, f"{path}:{labels}"))
 
 
+# -- folders of pictures ------------------------------------------------------------------
+
+
 def read_folders(path: Path) -> tuple[Split, Split]:
     """Read one folder per class, or `train` and `test` with such folders in them."""
     if (path / "train").is_dir() and (path / "test").is_dir():
@@ -251,6 +258,9 @@ def _pictures(path: Path, classes: Sequence[str]) -> Split:
     if not images:
         raise FormatError(f"{path}: no images in {', '.join(classes[:5])}")
     return Split(np.stack(images), np.array(labels, dtype=np.int64))
+
+
+# -- pickled batches ----------------------------------------------------------------------
 
 
 class _Type:
@@ -369,6 +379,8 @@ def read_batch(content: bytes, source: str) -> tuple[npt.NDArray[np.uint8], npt.
 def _entry(tree: Any, name: str) -> Any:
     return tree[name.encode()] if name.encode() in tree else tree[name]
 
+
+# -- CIFAR-10 -----------------------------------------------------------------------------
 
 CIFAR_FOLDERS = ("cifar-10-batches-bin", "cifar-10-batches-py")
 _CIFAR_BATCH = re.compile(r"(data_batch_\d+|test_batch)(\.bin)?$")

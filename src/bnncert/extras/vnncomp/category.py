@@ -22,6 +22,8 @@ from bnncert.model.formats.atomic import make_folder, write_atomically
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, check_regular, read_text
 from bnncert.report.vnncomp_files import Line, ResultsTable
 
+# -- the list -----------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class CategoryInstance:
@@ -112,6 +114,8 @@ def _result_name(onnx: str, vnnlib: str, taken: dict[str, int]) -> str:
     taken[name.lower()] = number
     return name + ".txt"
 
+
+# -- the answers --------------------------------------------------------------------------
 
 #: Called with (finished, total, the instance just finished or None).
 CategoryProgress: TypeAlias = Callable[[int, int, Line | None], None]

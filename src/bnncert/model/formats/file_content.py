@@ -103,6 +103,8 @@ def too_many(source: object, found: str, limit: int, name: str) -> FormatError:
     )
 
 
+# -- bytes, text and JSON -----------------------------------------------------------------
+
 _GZIP_MAGIC = b"\x1f\x8b"
 
 #: The largest expansion of one byte of a gzip file.
@@ -225,6 +227,8 @@ def parse_json(
         # Python refuses integers of thousands of digits.
         raise FormatError(f"{source}: not valid JSON ({error})") from error
 
+
+# -- archives and arrays ------------------------------------------------------------------
 
 ZIP_MAGIC = b"PK\x03\x04"
 

@@ -23,6 +23,8 @@ import numpy.typing as npt
 from bnncert.errors import BnncertError, FormatError, MissingExtraError, reason
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, read_bytes, too_many
 
+# -- PNG without Pillow -------------------------------------------------------------------
+
 MAGIC = b"\x89PNG\r\n\x1a\n"
 
 #: Samples of a pixel by colour type: grey, RGB, palette, grey with alpha, RGB with alpha.
@@ -183,6 +185,8 @@ def _samples(rows: npt.NDArray[np.uint8], header: _Header) -> npt.NDArray[np.uin
     packed = bits.reshape(*shape, header.depth) @ weights
     return np.asarray(packed, dtype=np.uint8)
 
+
+# -- image files --------------------------------------------------------------------------
 
 #: Modes of Pillow with one byte per channel, and the mode to which they are converted.
 IMAGE_MODES = {

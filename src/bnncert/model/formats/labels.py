@@ -189,6 +189,8 @@ def _small(values: Sequence[int], where: str) -> IntArray:
     return np.array(values, dtype=np.int64)
 
 
+# -- folders of images --------------------------------------------------------------------
+
 #: Files inside a folder of images that state the classes.
 LABEL_FILES = ("labels.csv", "labels.txt")
 

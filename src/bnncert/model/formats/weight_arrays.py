@@ -266,6 +266,8 @@ def mapping_of(description: ModelDescription) -> dict[str, Any]:
     return content
 
 
+# -- .npz files ---------------------------------------------------------------------------
+
 #: The largest share of non-zeros of a matrix that is stored as sparse.
 SPARSE_BELOW = 0.05
 
@@ -357,6 +359,9 @@ def write_npz(description: ModelDescription, file: BinaryIO) -> None:
             continue
         stored[f"{key}_shape"] = np.array(value.shape, dtype=np.int64)
     np.savez_compressed(file, **stored)
+
+
+# -- .json files --------------------------------------------------------------------------
 
 
 def read_json(content: bytes, source: str, limits: Limits = DEFAULT_LIMITS) -> ModelDescription:

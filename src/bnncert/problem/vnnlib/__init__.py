@@ -90,6 +90,9 @@ def _states_version(text: str) -> bool:
     return next(tokens, "") == "(" and next(tokens, "") == "vnnlib-version"
 
 
+# -- problems -----------------------------------------------------------------------------
+
+
 def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem, ...]:
     """Return one problem for each input region of a VNN-LIB query (which states the violation).
 

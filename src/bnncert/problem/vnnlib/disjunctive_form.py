@@ -16,6 +16,8 @@ from bnncert.errors import FormatError
 from bnncert.model.rationals import square_root
 from bnncert.problem.vnnlib.query import Disjunct, EuclideanBall, LinearConstraint, error_at
 
+# -- polynomials --------------------------------------------------------------------------
+
 ZERO: Final = Fraction(0)
 ONE: Final = Fraction(1)
 
@@ -134,6 +136,8 @@ def product(left: Linear, right: Linear) -> Quadratic:
     )
     return Quadratic(linear, {key: value for key, value in squares.items() if value})
 
+
+# -- normal form --------------------------------------------------------------------------
 
 MAX_DISJUNCTS: Final = 100_000
 MAX_PRODUCT_SIZE: Final = 5_000_000

@@ -47,6 +47,8 @@ from bnncert.problem.vnnlib.query import (
 )
 from bnncert.problem.vnnlib.version1 import AFFIRMED, MAX_NESTING, MAX_NUMBER_LENGTH
 
+# -- the text -----------------------------------------------------------------------------
+
 # A pair of brackets is one token: its content is checked before the package parses it.
 _TOKEN: Final = re.compile(
     r'\n|;[^\n]*|"(?:[^"\\]|\\.)*"|\((?:[a-z][a-z-]*)?|\)|\[[^\]]*\]?'
@@ -177,6 +179,8 @@ def _translated(message: str, path: str) -> FormatError:
         line, what, hint = 1, "it cannot be parsed", message or "no reason given"
     return FormatError(f"{path}:{line}: {what}: {hint}")
 
+
+# -- the tree -----------------------------------------------------------------------------
 
 MAX_ELEMENTS: Final = MAX_BOX_ENTRIES // 2
 

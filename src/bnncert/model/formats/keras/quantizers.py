@@ -27,6 +27,8 @@ import numpy.typing as npt
 
 from bnncert.model.formats.layer_chain import FileLayer
 
+# -- Larq ---------------------------------------------------------------------------------
+
 Kernel: TypeAlias = npt.NDArray[np.int8] | npt.NDArray[np.float32]
 Activation: TypeAlias = Literal["linear", "larq sign", "sign", "hard_tanh", "softmax"]
 
@@ -163,6 +165,8 @@ def _mean_threshold(kernel: npt.NDArray[np.float32], layer: FileLayer, what: str
         )
     return np.float32(threshold)  # type: ignore[no-any-return]
 
+
+# -- QKeras -------------------------------------------------------------------------------
 
 #: The parameters of the quantisers, in the order in which a text such as "ternary(1.0)" has them.
 _PARAMETERS: dict[str, tuple[str, ...]] = {

@@ -24,6 +24,8 @@ from bnncert.model.formats.keras.layers import apply_layer, roles_of
 from bnncert.model.formats.keras.quantizers import check_package
 from bnncert.model.formats.layer_chain import Chain, FileLayer
 
+# -- the layers in order ------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class ConfiguredLayer:
@@ -192,6 +194,8 @@ def _input_shape(
         f"{source}: the file does not state the shape of the input; begin the model with an Input"
     )
 
+
+# -- execution and reading ----------------------------------------------------------------
 
 #: Packages that register layers of their own with Keras when they are imported.
 _PACKAGES = ("larq", "qkeras")

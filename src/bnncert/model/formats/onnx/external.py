@@ -39,6 +39,9 @@ PLAIN_TYPES = frozenset(
 )
 
 
+# -- the size of a file in memory ---------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class _Message:
     """The fields of a message, by number, that are messages or numbers of tensors."""
@@ -116,6 +119,8 @@ def _skipped(content: bytes, at: int, end: int, kind: int, source: str) -> int:
         raise _broken(source)
     return at + width
 
+
+# -- tensors in other files ---------------------------------------------------------------
 
 #: The entries that say where the bytes of a tensor are; runtimes ignore all others.
 _ENTRIES = ("location", "offset", "length")

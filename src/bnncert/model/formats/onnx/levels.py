@@ -44,6 +44,8 @@ from bnncert.model.formats.onnx.value import (
 )
 from bnncert.model.matrices import csr_matrix
 
+# -- ranges of clipped values -------------------------------------------------------------
+
 #: A rational, or an infinity.
 Bound: TypeAlias = Fraction | float
 
@@ -94,6 +96,9 @@ def _moved(
         if kind is not Shift and number < 0:
             low, high = high, low
     return low, high
+
+
+# -- levels -------------------------------------------------------------------------------
 
 
 def count_steps(

@@ -51,6 +51,8 @@ from bnncert.model.formats.onnx.value import (
 from bnncert.model.rationals import Interval
 from bnncert.model.thresholds import affine_coefficients
 
+# -- signs --------------------------------------------------------------------------------
+
 _OPPOSITE = {
     "Greater": "Less",
     "Less": "Greater",

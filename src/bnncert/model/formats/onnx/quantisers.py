@@ -213,6 +213,8 @@ def check_domain(node: OnnxNode) -> None:
     raise node.unsupported(f"operators of domain {node.domain} are not supported; {hint}")
 
 
+# -- Round, Floor and Ceil ----------------------------------------------------------------
+
 #: For each operator the rounding of rationals (Python's own is half to even), and the name of the
 #: mode in QONNX.
 OPERATORS: dict[str, tuple[Callable[[Fraction], int], str]] = {

@@ -41,6 +41,8 @@ from bnncert.model.formats.onnx.value import (
 )
 from bnncert.model.formats.weight_arrays import bound_array
 
+# -- the specification of operators -------------------------------------------------------
+
 ElementType: TypeAlias = "np.dtype[Any]"
 
 #: Element types of tensors that are read, as the specification writes them.
@@ -170,6 +172,8 @@ def _range(least: int, most: int) -> str:
     # A variadic operator has the largest 32-bit integer here.
     return f"{least} to {most}" if most < 2**31 - 1 else f"{least} or more"
 
+
+# -- reading a graph ----------------------------------------------------------------------
 
 #: Prefix of the metadata that bnncert writes.
 OWN_METADATA = "bnncert."

@@ -18,6 +18,8 @@ from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
 from bnncert.model.formats.onnx.value import Tensor, integer_list
 from bnncert.model.matrices import csr_matrix
 
+# -- axes and shapes ----------------------------------------------------------------------
+
 
 def axis_of(node: OnnxNode, axis: int, rank: int) -> int:
     """Return an axis, which may count from the end, as a number from 0 to rank - 1."""
@@ -140,6 +142,8 @@ def shape_of(node: OnnxNode, shape: tuple[int, ...]) -> Tensor:
     start, end = node.integer("start", 0), node.integer("end", rank)
     return np.array(shape[slice(start, end)], dtype=np.int64)
 
+
+# -- windows ------------------------------------------------------------------------------
 
 #: The largest number of connections of a layer, which is stored as a sparse matrix.
 MOST_CONNECTIONS = 2**28

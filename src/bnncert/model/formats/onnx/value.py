@@ -37,6 +37,8 @@ from bnncert.model.formats.onnx.external import PLAIN_TYPES
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode, type_name
 from bnncert.model.matrices import csr_matrix, factor_sparse, scale_rows
 
+# -- constants ----------------------------------------------------------------------------
+
 Tensor: TypeAlias = npt.NDArray[Any]
 
 
@@ -94,6 +96,8 @@ def clip_range(node: OnnxNode, operands: Sequence[Any], opset: int) -> tuple[Any
         raise node.unsupported("a bound is not a number")
     return low, high
 
+
+# -- values -------------------------------------------------------------------------------
 
 #: Integer types of values; unsigned types are excluded because they do not contain -1.
 INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
@@ -229,6 +233,9 @@ def positions(count: int) -> npt.NDArray[np.int64]:
     return np.arange(count, dtype=np.int64)
 
 
+# -- stages -------------------------------------------------------------------------------
+
+
 def rows_of(value: Value) -> Any:
     """Return the rows that `index` selects, for a value without windows."""
     if value.matrix is None:
@@ -313,6 +320,9 @@ def add_stage(walk: GraphWalk, value: Value, stage: Stage, open_stages: tuple[in
         dtype=value.dtype,
         open_stages=open_stages,
     )
+
+
+# -- the operands of a node ---------------------------------------------------------------
 
 
 def depending(operand: Operand, node: OnnxNode) -> Value:

@@ -112,6 +112,8 @@ def data_properties(
     return properties
 
 
+# -- networks in normal form --------------------------------------------------------------
+
 #: A layer with a larger dense matrix (in bytes) is not written.
 LARGEST_MATRIX = 256 * 2**20
 
@@ -195,6 +197,8 @@ def _properties(description: ModelDescription) -> dict[str, str]:
         properties["bnncert.sign_zero"] = json.dumps("either")
     return properties
 
+
+# -- graphs with clipped inputs -----------------------------------------------------------
 
 #: The name of the added node, which messages show.
 NAME = "clip_inputs"

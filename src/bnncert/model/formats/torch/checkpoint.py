@@ -34,6 +34,8 @@ from bnncert.model.formats.torch.layer_roles import (
 )
 from bnncert.model.formats.weight_arrays import bound_array
 
+# -- .safetensors files -------------------------------------------------------------------
+
 #: Types of numbers that bnncert can use, by the names in the header.
 _TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"}
 
@@ -66,6 +68,8 @@ def read_safetensors(content: bytes, source: str) -> dict[str, npt.NDArray[Any]]
             raise FormatError(f"{source}: tensor {name}: malformed ({error})") from error
     return arrays
 
+
+# -- checkpoints and their layers ---------------------------------------------------------
 
 #: Entries of a checkpoint under which trainers keep the state of the model.
 _STATE_KEYS = ("state_dict", "model_state_dict", "model")
