@@ -15,6 +15,7 @@ import pytest
 import bnncert
 from bnncert.kernel import RejectedError, check, container
 from bnncert.kernel.container import CONTENTS, Budget, Section
+from tests.kernel import claim_bombs
 from tests.kernel.claims import pack
 from tests.kernel.conftest import Valid
 
@@ -59,10 +60,7 @@ def network() -> bnncert.Network:
 
 def statement(network: bnncert.Network, **fields: Any) -> Section:
     """Return a claim about the origin."""
-    claim = {"kind": "classification", "label": 0, "rivals": [1, 2], "ties": "violation"}
-    fields = {"sign_zero": None, "arithmetic": "real", "property": claim} | fields
-    fields = {"verdict": "robust", "network": network.content_hash, "region": "box"} | fields
-    return Section("statement", fields, {k: np.zeros(network.inputs) for k in ("lo", "hi")})
+    return claim_bombs.statement(network, 0.0, **fields)
 
 
 def repeated(sign: int, count: int = 2**21 - 2**8) -> dict[str, Any]:

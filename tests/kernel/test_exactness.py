@@ -1,19 +1,24 @@
-"""Thresholds so near to reachable sums that floating point gets them wrong."""
+"""Thresholds so near to reachable sums that floating point gets them wrong; exact matrices."""
 
 from __future__ import annotations
 
 import copy
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 import bnncert
 from bnncert.kernel import check
 from bnncert.kernel.container import Section
 from bnncert.kernel.geometry import Geometry
+from bnncert.kernel.leaves import is_definite
 from bnncert.kernel.section_reading import Clauses
+from bnncert.kernel.sparse import SparseRows
 from bnncert.problem import robustness
 from bnncert.proofs.writing import write_proof
 from tests.kernel.claims import accepted, answer, exact_space, pack, unpack
@@ -139,3 +144,117 @@ def test_a_tangent_ball(tmp_path: Path, step: int) -> None:
         sections[0].fields["network"] = network.content_hash
         proved = accepted(pack(path, sections), network) is not None
         assert proved == (step < 0 or (step == 0 and zero == "minus"))
+
+
+def truly_definite(matrix: np.ndarray) -> bool:
+    """Decide by elimination in rationals: all pivots are positive."""
+    rows = [[Fraction(int(v)) for v in row] for row in matrix]
+    for k in range(len(rows)):
+        if rows[k][k] <= 0:
+            return False
+        for i in range(k + 1, len(rows)):
+            factor = rows[i][k] / rows[k][k]
+            for j in range(k, len(rows)):
+                rows[i][j] -= factor * rows[k][j]
+    return True
+
+
+@pytest.mark.parametrize("scale", [1, 1000, 2**26])
+@pytest.mark.parametrize("shift", [-2, -1, 0, 1, 2])
+def test_never_wrong(scale: int, shift: int) -> None:
+    rng = np.random.default_rng(scale + shift + 9)
+    found = 0
+    for _ in range(25):
+        n, rank = int(rng.integers(1, 8)), int(rng.integers(1, 9))
+        factor = rng.integers(-scale, scale + 1, (n, rank)) // 4
+        # Singular or definite, and then a little more or less on the diagonal.
+        matrix = factor @ factor.T + shift * np.eye(n, dtype=np.int64)
+        if rng.integers(2):
+            k = int(rng.integers(n))
+            matrix[k, k] += int(rng.integers(-2, 3))
+        if is_definite(matrix):
+            found += 1
+            assert truly_definite(matrix)
+    assert found > 0 or shift <= 0 or scale > 2**20
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 60])
+def test_a_comfortable_margin_is_enough(n: int) -> None:
+    rng = np.random.default_rng(n)
+    factor = rng.integers(-(2**28), 2**28, (n, n))
+    matrix = (factor @ factor.T) // (4 * n) + (2**20) * np.eye(n, dtype=np.int64)
+    matrix = (matrix + matrix.T) // 2
+    assert is_definite(matrix)
+
+
+def test_singular_or_not_symmetric_matrices_are_not_definite() -> None:
+    assert not is_definite(np.zeros((3, 3), dtype=np.int64))
+    assert not is_definite(np.ones((2, 2), dtype=np.int64))
+    assert not is_definite(np.array([[1, 2], [2, 1]]))
+    assert not is_definite(np.array([[-(2**62)]]))
+    # Beyond 2^53 floats round: this is singular but for one unit in 2^60.
+    large = np.array([[2**60, 2**60], [2**60, 2**60 + 1]])
+    assert not is_definite(large)
+    # Only the lower triangle goes into a factorisation; the upper one is looked at, too.
+    assert not is_definite(np.array([[2, 2**40], [0, 2]]))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
+    """Return rows, columns and values of entries, with places that repeat, and a shape."""
+    shape = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    count = draw(st.integers(0, 20))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    row, column = (rng.integers(0, n, count) for n in shape)
+    return row, column, rng.integers(-3, 4, count), shape
+
+
+def dense(
+    row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+    matrix = np.zeros(shape, dtype=np.int64)
+    np.add.at(matrix, (row, column), values)
+    return matrix
+
+
+@given(entries())
+def test_entries_at_one_place_are_added_up(
+    given: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]],
+) -> None:
+    matrix, rows = dense(*given), SparseRows.of_entries(*given)
+    assert rows.dense().tolist() == matrix.tolist()
+    assert np.all(rows.values != 0)
+    again = SparseRows.of_dense(matrix)
+    for mine, other in (
+        (rows.start, again.start),
+        (rows.columns, again.columns),
+        (rows.values, again.values),
+    ):
+        assert mine.tolist() == other.tolist()
+
+
+@given(entries(), st.integers(0, 2**32))
+def test_products_and_chosen_rows(
+    given: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]], seed: int
+) -> None:
+    """The weights of a layer may have two entries at one place, in any order."""
+    row, column, values, shape = given
+    order = np.argsort(row, kind="stable")
+    indptr = np.searchsorted(row[order], np.arange(shape[0] + 1))
+    weights = SimpleNamespace(
+        data=values[order].astype(np.int8),
+        indices=column[order].astype(np.int32),
+        indptr=indptr.astype(np.int32),
+        shape=shape,
+    )
+    matrix, rng = dense(*given), np.random.default_rng(seed)
+    rows = SparseRows.of_weights(weights)
+    vector = rng.integers(-(2**40), 2**40, shape[1])
+    assert rows.times(vector).tolist() == (matrix @ vector).tolist()
+    chosen = rng.integers(0, shape[0], 7)
+    assert rows.take(chosen).times(vector).tolist() == (matrix[chosen] @ vector).tolist()
+    both = SparseRows.stacked([rows, rows.take(chosen)])
+    assert both.times(vector).tolist() == [*(matrix @ vector), *(matrix[chosen] @ vector)]
+    factors = rng.integers(-(2**40), 2**40, (3, shape[0])) * rng.integers(0, 2, (3, shape[0]))
+    product = SparseRows.of_dense(factors).product(rows)
+    assert product.tolist() == (factors @ matrix).tolist()

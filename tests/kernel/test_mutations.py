@@ -7,12 +7,18 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+from tests.brute_force import reachable_first_layers, reachable_last_layers
+from tests.kernel.arrangement import patterns
 from tests.kernel.claims import Judge, accepted, is_true, pack
 from tests.kernel.conftest import Valid
 from tests.kernel.mutations import mutant
+from tests.kernel.stated_regions import over_region
+from tests.strategies import regions, tiny_networks
 
 #: Mutants for each certificate, and seconds that one may take (on a slow, busy machine).
 MUTANTS, SECONDS = 205, 5.0
@@ -70,3 +76,18 @@ def test_another_network_is_rejected(valid: dict[str, Valid], name: str, tmp_pat
         sections[0].fields["network"] = network.content_hash
         if accepted(pack(path, sections), network) is not None:
             assert is_true(sections[0], other)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data(), st.sampled_from(["linf", "l1", "box", "polytope"]))
+def test_patterns(data: st.DataObject, kind: str) -> None:
+    tiny, region = data.draw(tiny_networks()), data.draw(regions(kind))
+    assert set(patterns(tiny, region)) == set(reachable_first_layers(tiny, region))
+    assert over_region(tiny, region) == reachable_last_layers(tiny, region)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tiny_networks(max_depth=1), regions("l2"))
+def test_patterns_of_a_disc(tiny, region) -> None:
+    # The plain oracle ignores strictness on the circle itself.
+    assert set(patterns(tiny, region)) <= set(reachable_first_layers(tiny, region))
