@@ -59,9 +59,9 @@ def test_wrong_multipliers_of_the_search_are_replaced(
         solved.append(leaf)
         return solve(leaf, *arguments)  # type: ignore[arg-type]
 
-    def misled(prover: ProofBuilder, number: int, functions: object, trace: Trace, *rest: object):  # type: ignore[no-untyped-def]
+    def misled(builder: ProofBuilder, number: int, functions: object, trace: Trace, *rest: object):  # type: ignore[no-untyped-def]
         wrong = replace(trace, leaves=tuple(map(spoiled, trace.leaves)))
-        return prove(prover, number, functions, wrong, *rest)  # type: ignore[arg-type]
+        return prove(builder, number, functions, wrong, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ProofBuilder, "prove", misled)
     monkeypatch.setattr(LeafProblem, "solve", watch)

@@ -36,7 +36,7 @@ class EliminationProof:
 
 
 def prove_elimination(
-    prover: ProofBuilder,
+    builder: ProofBuilder,
     targets: Mapping[int, Sequence[ScoreFunction]],
     trace: EliminationTrace,
     deadline: Deadline,
@@ -48,7 +48,7 @@ def prove_elimination(
         if not rest:
             break
         try:
-            own = Elimination(prover.skeleton, prover.known, list(rest.values()))
+            own = Elimination(builder.skeleton, builder.known, list(rest.values()))
             own.parts = _parts(own, replace(trace, seconds=factor * trace.seconds), deadline)
             proved = own.excluded()
         except (OutOfTimeError, RejectedError):

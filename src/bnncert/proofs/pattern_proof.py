@@ -35,25 +35,25 @@ class _UnprovedError(Exception):
 
 
 def prove_patterns(
-    prover: ProofBuilder,
+    builder: ProofBuilder,
     targets: Mapping[int, Sequence[ScoreFunction]],
     trace: PatternTrace,
     deadline: Deadline,
 ) -> PatternProof | None:
-    """Return a proof that the checker accepts, or None; its clauses are added to the prover."""
-    tree = _translated(prover, trace)
-    patterns = Patterns(prover.skeleton, prover.geometry, prover.known, list(targets.values()))
+    """Return a proof that the checker accepts, or None; its clauses are added to the builder."""
+    tree = _translated(builder, trace)
+    patterns = Patterns(builder.skeleton, builder.geometry, builder.known, list(targets.values()))
     try:
-        tree = _Leaves(prover, patterns, deadline).close(tree)
+        tree = _Leaves(builder, patterns, deadline).close(tree)
     except _UnprovedError:
         return None
     return PatternProof(list(targets), tree)
 
 
-def _translated(prover: ProofBuilder, trace: PatternTrace) -> Tree:
+def _translated(builder: ProofBuilder, trace: PatternTrace) -> Tree:
     """Return the tree of the search over the checker's variables."""
     tree = trace.record.preorder()
-    first = prover.skeleton.layers[0]
+    first = builder.skeleton.layers[0]
     state = first.state[trace.neurons]
     # A fixed neuron is not a variable; its sign is its state.
     variable = np.where(state != 0, LEAF, first.variable[trace.neurons]).astype(np.int32)
@@ -95,9 +95,9 @@ def _rewritten(tree: Tree, variable: Tree, sign: SignArray) -> Tree:
 class _Leaves:
     """Closes the leaves of a tree, many at a time."""
 
-    def __init__(self, prover: ProofBuilder, patterns: Patterns, deadline: Deadline) -> None:
-        self.prover, self.patterns, self.deadline = prover, patterns, deadline
-        owner = prover.skeleton.owner
+    def __init__(self, builder: ProofBuilder, patterns: Patterns, deadline: Deadline) -> None:
+        self.builder, self.patterns, self.deadline = builder, patterns, deadline
+        owner = builder.skeleton.owner
         self.neurons = np.array([j for n, j in owner if n == 0], dtype=np.int64)
 
     def close(self, tree: Tree) -> Tree:
@@ -135,10 +135,10 @@ class _Leaves:
         few = self.patterns.countable(nodes)
         rest, open_ = nodes[few], targets[few]
         while (found := self.patterns.counterexample(rest, open_)) is not None:
-            clause = self.prover.unreachable(self.neurons, found, self.deadline)
+            clause = self.builder.unreachable(self.neurons, found, self.deadline)
             if clause is None or self.deadline.passed():
                 raise _UnprovedError
-            self.patterns.learn(self.prover.add(clause))
+            self.patterns.learn(self.builder.add(clause))
         return list(index[~few].tolist())
 
     def _split(self, leaf: SignArray) -> list[int]:

@@ -272,17 +272,17 @@ class _Hint:
 class _Work:
     def __init__(
         self,
-        prover: ProofBuilder,
+        builder: ProofBuilder,
         function: Function,
         objective: ScoreFunction,
         deadline: Deadline,
         report: Callable[[int], None] | None,
     ) -> None:
-        self.prover, self.function, self.deadline = prover, function, deadline
+        self.builder, self.function, self.deadline = builder, function, deadline
         self.objective, self.report = objective, report
         self.patterns: Patterns | None = None
         self.cuts: CutNumbers | None = None
-        self.goal = Goal(prover.skeleton, function, prover.known)
+        self.goal = Goal(builder.skeleton, function, builder.known)
         self.phi: FloatArray = np.ldexp(self.goal.values.astype(np.float64), -self.goal.unit)
         self.least, self.enough = _thresholds(function)
         self.numbering: Numbering | None = None
@@ -290,15 +290,15 @@ class _Work:
         self.pending: Clauses | None = None
         #: First-layer neurons by variable.
         self.inputs: IntArray = np.array(
-            [v for v, (n, _) in enumerate(prover.skeleton.owner) if n == 0], dtype=np.int64
+            [v for v, (n, _) in enumerate(builder.skeleton.owner) if n == 0], dtype=np.int64
         )
         self.neurons: IntArray = np.array(
-            [j for n, j in prover.skeleton.owner if n == 0], dtype=np.int64
+            [j for n, j in builder.skeleton.owner if n == 0], dtype=np.int64
         )
 
     def run(self, trace: Trace | None) -> list[ProofNode] | None:
         """Return the nodes in preorder, or None if time is up or a leaf cannot be proved."""
-        size = self.prover.skeleton.size
+        size = self.builder.skeleton.size
         nodes: list[ProofNode] = []
         stack: list[tuple[Signs, list[_Hint]]] = [
             (np.zeros(size, dtype=np.int8), self._translated(trace))
@@ -327,8 +327,8 @@ class _Work:
         if trace is None:
             return []
         if trace.problem.cuts is not None:
-            prover = self.prover
-            found = stated_cuts(trace.problem.cuts, prover.geometry, prover.skeleton)
+            builder = self.builder
+            found = stated_cuts(trace.problem.cuts, builder.geometry, builder.skeleton)
             if found is not None:
                 self.cuts, self.goal.cuts = found
         translation = Translation(trace, self.goal)
@@ -382,9 +382,9 @@ class _Work:
     def _closed_by_patterns(self, path: Signs) -> bool:
         """Whether the checker closes a leaf by enumeration of its patterns."""
         if self.patterns is None:
-            prover, targets = self.prover, [[self.objective]]
-            known = joined([prover.known, *self.learned])
-            self.patterns = Patterns(prover.skeleton, prover.geometry, known, targets)
+            builder, targets = self.builder, [[self.objective]]
+            known = joined([builder.known, *self.learned])
+            self.patterns = Patterns(builder.skeleton, builder.geometry, known, targets)
         try:
             self.patterns.refuse_reached(path[None, : self.patterns.inputs])
         except RejectedError:
@@ -398,14 +398,14 @@ class _Work:
         if fixed.size < WORTH_MEETING and fixed.size < signs.size:
             return False
         everything = fixed.size == signs.size
-        found = self.prover.unreachable(
+        found = self.builder.unreachable(
             self.neurons[fixed], signs[fixed], self.deadline, exactly=everything
         )
         if found is None:
             return False
         if isinstance(found, Branched):
             # Trees of inputs come in front of the tree, which is made again with the clause.
-            self.prover.add(found)
+            self.builder.add(found)
             raise _NewClauseError
         self.goal.learn(found)
         if self.patterns is not None:

@@ -64,42 +64,42 @@ def write_proof(
     section = _statement(problem, stated, "robust", arithmetic, sign_zero)
     claim = _read(section, stated)
     record = record or SearchRecord()
-    prover = _prover(problem, stated, claim.space, record, arithmetic == "float32", limit)
-    together = _together(prover, problem, claim, record, limit)
+    builder = _builder(problem, stated, claim.space, record, arithmetic == "float32", limit)
+    together = _together(builder, problem, claim, record, limit)
     proved = {number for proof in together for number in proof.targets}
     with replacing(path) as file:
         writer = Writer(file)
         writer.add(section)
-        for layer, clashes in prover.clashes.items():
+        for layer, clashes in builder.clashes.items():
             if clashes.count:
                 writer.add(Section("clashes", {"layer": layer}, _clause_arrays(clashes)))
-        if prover.clauses.count:
-            writer.add(Section("clauses", {"layer": 0}, _clause_arrays(prover.clauses)))
-        _add_branched(writer, prover)
+        if builder.clauses.count:
+            writer.add(Section("clauses", {"layer": 0}, _clause_arrays(builder.clauses)))
+        _add_branched(writer, builder)
         for several in together:
             for part in _shared_sections(several):
                 writer.add(part)
         for number, target in enumerate(problem.targets):
-            if prover.skeleton.empty:
+            if builder.skeleton.empty:
                 break
             if number in proved:
                 continue
             if progress is not None:
                 progress(f"certificate: {target.name}", number, len(problem.targets))
             own = record.traces.get(target.name)
-            proof = prover.prove(number, claim.targets[number], own, limit)
+            proof = builder.prove(number, claim.targets[number], own, limit)
             if proof is None:
-                why = prover.unproved or "a leaf could not be proved exactly"
+                why = builder.unproved or "a leaf could not be proved exactly"
                 why = TIME_IS_UP if limit.passed() else why
                 raise CertificateError(f"no certificate: {target.name}: {why}")
-            _add_branched(writer, prover)
+            _add_branched(writer, builder)
             writer.add(Section("target", {"number": number, "objective": proof.objective}))
             for part in [*_cuts(proof.cuts), *_sections(proof.nodes)]:
                 writer.add(part)
         writer.end()
 
 
-def _prover(
+def _builder(
     problem: Problem,
     stated: Network,
     space: Space,
@@ -107,29 +107,29 @@ def _prover(
     float32: bool,
     limit: Deadline,
 ) -> ProofBuilder:
-    """Return a prover with all clauses that the search has learned."""
+    """Return a builder with all clauses that the search has learned."""
     presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
     if any(len(t.leaves) > 1 for t in record.traces.values()):
         # Triples are searched for and recorded when they are used for the first time.
         presolved.triples_within(limit)
-    prover = ProofBuilder(
+    builder = ProofBuilder(
         problem.network, stated, problem.region, space, presolved, float32=float32
     )
     found = [trace.clauses for trace in record.traces.values()]
     found += [trace.clauses for trace in record.patterns]
     found += [trace.clauses for trace in record.eliminations]
     for clauses in found:
-        prover.remember(clauses, limit)
-    return prover
+        builder.remember(clauses, limit)
+    return builder
 
 
 def _together(
-    prover: ProofBuilder, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
+    builder: ProofBuilder, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
 ) -> list[PatternProof | EliminationProof]:
     """Return the proofs of several targets each, from the traces of searches for all targets."""
     numbers = {target.name: k for k, target in enumerate(problem.targets)}
     proofs: list[PatternProof | EliminationProof] = []
-    if prover.skeleton.empty:
+    if builder.skeleton.empty:
         return proofs
     proved: set[int] = set()
     traces: list[PatternTrace | EliminationTrace] = [*record.patterns, *record.eliminations]
@@ -139,10 +139,10 @@ def _together(
         if not targets:
             continue
         if isinstance(trace, PatternTrace):
-            tree = prove_patterns(prover, targets, trace, limit)
+            tree = prove_patterns(builder, targets, trace, limit)
             proofs += [] if tree is None else [tree]
         else:
-            proofs += prove_elimination(prover, targets, trace, limit)
+            proofs += prove_elimination(builder, targets, trace, limit)
         proved.update(number for proof in proofs for number in proof.targets)
     return proofs
 
@@ -249,12 +249,12 @@ def _clause_arrays(clauses: Clauses) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _add_branched(writer: Writer, prover: ProofBuilder) -> None:
+def _add_branched(writer: Writer, builder: ProofBuilder) -> None:
     """Write the clauses that trees of inputs prove and that are not in the file yet."""
-    if not prover.branched:
+    if not builder.branched:
         return
-    found = joined_trees(prover.branched)
-    prover.branched = []
+    found = joined_trees(builder.branched)
+    builder.branched = []
     arrays = {
         **_clause_arrays(found.clauses),
         "theta": _small(found.theta),
