@@ -23,10 +23,10 @@ from bnncert.kernel.rules.relation_products import (
 )
 from bnncert.proofs.claims import write_claim
 from bnncert.proofs.writing import write_counterexample
-from bnncert.questions.relations.changes import PairQuestion, feature_change
 from bnncert.questions.relations.relation_answer import RelationResult
-from bnncert.questions.relations.relation_parts import make_parts
+from bnncert.questions.relations.relation_parts import PairQuestion, make_parts
 from bnncert.questions.relations.relation_search import relation_claim, violated_problem
+from bnncert.questions.relations.relations import feature_change
 from tests.brute_force import TinyNetwork
 from tests.questions.relations.pairs import Point, agree, class_of, fails, ordered_pairs, outcomes
 from tests.random_questions import random_network

@@ -14,7 +14,7 @@ from bnncert.arrays import FloatArray
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.rounded_bounds import lower_text, upper_text
 from bnncert.engine.verdict import finite_or_none
-from bnncert.questions.relations.changes import Change
+from bnncert.questions.relations.relation_parts import Change
 
 RelationStatus: TypeAlias = Literal["holds", "fails", "unknown", "timeout"]
 

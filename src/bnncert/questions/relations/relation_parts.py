@@ -1,4 +1,9 @@
-"""The problems about the product of two copies from which a relation follows."""
+"""A question about two inputs, and the problems about two copies from which its answer follows.
+
+The relations (the same class; a class or score that does not fall) are transitive, so a large
+change is a sequence of small ones: from one value to the next one, by one step, or in one attribute
+after the other.  Only the small changes are proved.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, product
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,14 +32,102 @@ from bnncert.model.rationals import float_above
 from bnncert.problem import Problem, Target
 from bnncert.proofs.writing import region_section
 from bnncert.questions.compare.difference import condition_target
-from bnncert.questions.relations.changes import Change, PairQuestion, categories
 from bnncert.regions import Box, EmptyRegionError, Grid, Polytope, Region
 
 #: The largest number of problems of one question.
 MOST_PARTS = 10_000
 
+#: The largest number of values that are written out in words.
+MOST_WORDS = 4
+
 #: Increases that are tried instead of 0, as shares of the room that the region leaves.
 SHARES = tuple(Fraction(1, 2**k) for k in (0, 1, 3, 6, 10, 20))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A feature that changes, or a group of features of which exactly one is 1.
+
+    Attributes
+    ----------
+    features
+        The numbers of the inputs that change.
+    step
+        The value changes by multiples of this step; None for any change, or if there are values.
+    values
+        The values that the features can take, one tuple for each state; empty if there is a step or
+        if the change is any one.
+    """
+
+    features: tuple[int, ...]
+    step: float | None = None
+    values: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def kind(self) -> Literal["values", "step", "any"]:
+        """How the second input arises from the first one."""
+        return "values" if self.values else "any" if self.step is None else "step"
+
+    def words(self, names: Sequence[str]) -> str:
+        """Return the change in words."""
+        if len(self.features) > 1:
+            return f"which of {', '.join(names[f] for f in self.features)} is 1"
+        name = names[self.features[0]]
+        if self.step is not None:
+            return f"{name} (steps of {self.step:.9g})"
+        if not self.values:
+            return f"{name} (real values)"
+        shown = [f"{v[0]:.9g}" for v in self.values]
+        if len(shown) > MOST_WORDS:
+            return f"{name} ({len(shown)} values from {shown[0]} to {shown[-1]})"
+        return f"{name} (values {', '.join(shown)})"
+
+    def exactly(self) -> dict[str, Any]:
+        """Return the change with exact numbers, for a claim."""
+        return {
+            "features": list(self.features),
+            "step": None if self.step is None else str(Fraction(self.step)),
+            "values": [[str(Fraction(v)) for v in state] for state in self.values],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "features": list(self.features),
+            "kind": self.kind,
+            "step": self.step,
+            "values": [list(v) for v in self.values],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PairQuestion:
+    """A relation between two inputs of a network that differ only in what may change.
+
+    Attributes
+    ----------
+    network, box
+        The network, and the region of both inputs.
+    changes
+        What may change.
+    one_hot
+        Groups of inputs that do not change and of which exactly one is 1.
+    relation
+        What has to hold between the classes or scores of both inputs.
+    names
+        The names of the inputs.
+    statement, negation
+        The property in words, and what is true if it fails.
+    """
+
+    network: Network
+    box: Box
+    changes: tuple[Change, ...]
+    one_hot: tuple[tuple[int, ...], ...]
+    relation: Relation
+    names: tuple[str, ...]
+    statement: str = ""
+    negation: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +193,37 @@ class _BoundRows:
         row = np.zeros((1, lo.size))
         row[0, [feature, -1]] = 1.0
         return Polytope(row, hi[[feature]], lo, hi)
+
+
+def categories(group: Sequence[int], box: Box) -> list[int]:
+    """Return the columns of a one-hot group that can be 1 in the box, the others being 0.
+
+    Raises InputError if 0 or 1 is in the bounds, but not on the grid of the box.
+    """
+    found = []
+    for chosen in group:
+        wanted = np.array([float(f == chosen) for f in group])
+        columns = list(group)
+        if np.all((box.lo[columns] <= wanted) & (wanted <= box.hi[columns])):
+            for f, v in zip(columns, wanted.tolist(), strict=True):
+                refuse_off_grid(v, f, box, f"input {f}, which is in a one-hot group,")
+            found.append(chosen)
+    return found
+
+
+def refuse_off_grid(value: float, feature: int, box: Box, name: str) -> None:
+    """Raise if a value in the bounds of a feature is not one of the box's grid."""
+    if box.values is None:
+        return
+    point = box.lo.copy()
+    point[feature] = value
+    near = float(box.values.at(box.values.nearest(point))[feature])
+    if near != value:
+        step, origin = (float(v[feature]) for v in (box.values.step, box.values.origin))
+        raise InputError(
+            f"value {value:.9g} of {name} is not on the grid of step {step:.9g} from {origin:.9g}; "
+            f"the nearest value is {near:.9g}"
+        )
 
 
 def part_count(question: PairQuestion) -> int:

@@ -27,14 +27,18 @@ from bnncert.problem import Problem
 from bnncert.proofs.claims import claim_section
 from bnncert.proofs.writing import write_counterexample
 from bnncert.questions.prover import Effort, Prover
-from bnncert.questions.relations.changes import PairQuestion
 from bnncert.questions.relations.relation_answer import (
     InputPair,
     PartResult,
     RelationResult,
     RelationStatus,
 )
-from bnncert.questions.relations.relation_parts import PairPart, make_parts, part_count
+from bnncert.questions.relations.relation_parts import (
+    PairPart,
+    PairQuestion,
+    make_parts,
+    part_count,
+)
 
 #: Values of sign(0) with which a pair is searched if it may be either.
 KNOWN_ZEROS: tuple[SignZero, ...] = ("plus", "minus")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -13,10 +14,18 @@ from bnncert.kernel.rules.relation_products import Relation
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.questions.prover import Effort
-from bnncert.questions.relations.changes import Change, PairQuestion, feature_change, group_change
 from bnncert.questions.relations.relation_answer import RelationResult
+from bnncert.questions.relations.relation_parts import (
+    Change,
+    PairQuestion,
+    categories,
+    refuse_off_grid,
+)
 from bnncert.questions.relations.relation_search import answer
 from bnncert.regions import Box, Region
+
+#: The largest number of values of one feature that are looked at one by one.
+MOST_VALUES = 4096
 
 
 def monotone(
@@ -144,32 +153,18 @@ def fair(
         The network.
     protected
         The number of an input, or several: numbers, and one-hot groups as sequences of numbers.
-    region
-        A :class:`Box`, or a :class:`Ball` of the norm "linf"; default: the data box.
-    values
-        For protected inputs the values that they can take.
-    step
-        For protected inputs the step by whose multiples they change (default: the step of the
-        region's grid, else any change counts).
+    values, step
+        For protected inputs the values that they can take, or the step by whose multiples they
+        change (default: the step of the region's grid, else any change counts).
     one_hot
         Other groups of inputs of which exactly one is 1.
-    names
-        The names of the inputs for messages.
-    sign_zero, method, timeout, options, progress, certificate
-        Those of :func:`verify`.  If sign(0) may be either, it is +1 or -1 for each neuron, and the
-        same one for both inputs.
+    region, names, sign_zero, method, timeout, options, progress, certificate
+        Those of :func:`monotone`, as what is returned and raised.
 
     Returns
     -------
     RelationResult
         "holds", "fails" with a pair of inputs, "unknown" or "timeout".
-
-    Raises
-    ------
-    InputError
-        If an argument cannot be used.
-    Interrupted
-        On Ctrl-C; its `answer` is what was known by then.
 
     Examples
     --------
@@ -292,3 +287,103 @@ def _groups(one_hot: Sequence[Sequence[int]], network: Network) -> tuple[tuple[i
     if any(len(group) < 2 for group in groups):
         raise InputError("a one-hot group has at least two inputs")
     return groups
+
+
+def feature_change(
+    feature: int,
+    box: Box,
+    name: str,
+    step: float | None = None,
+    values: Sequence[float] | None = None,
+) -> Change:
+    """Return the change of one feature.
+
+    Without a step and values a feature on a grid takes all its values in the box, and a real one
+    changes by any amount.
+    """
+    if values is not None:
+        if step is not None:
+            raise InputError(f"feature {name} has both values and a step; give one")
+        return Change((feature,), values=_checked_values(values, feature, box, name))
+    low, high = float(box.lo[feature]), float(box.hi[feature])
+    if low == high:
+        raise InputError(f"feature {name} cannot change: its only value in the region is {low:.9g}")
+    if step is not None and not (np.isfinite(step) and 0 < step <= high - low):
+        raise InputError(
+            f"the step of feature {name} is {step:g}; expected a number in (0, {high - low:.9g}]"
+        )
+    if box.values is None:
+        return Change((feature,), None if step is None else float(step))
+    own = float(box.values.step[feature])
+    chosen = own if step is None else float(step)
+    if (Fraction(chosen) / Fraction(own)).denominator != 1:
+        raise InputError(
+            f"the step of feature {name} is {chosen:.9g}, which is not a multiple of the grid's "
+            f"step {own:.9g}"
+        )
+    if is_exact(box, feature):
+        return Change((feature,), chosen)
+    return Change((feature,), values=_grid_values(box, feature, name, round(chosen / own)))
+
+
+def group_change(group: Sequence[int], box: Box, names: Sequence[str]) -> Change:
+    """Return the change of a one-hot group from one category to another."""
+    allowed = categories(group, box)
+    if len(allowed) < 2:
+        shown = ", ".join(names[f] for f in group)
+        raise InputError(
+            f"one-hot group {shown} cannot change: the region has {len(allowed)} of its categories"
+        )
+    units = tuple(tuple(float(f == chosen) for f in group) for chosen in allowed)
+    return Change(tuple(group), values=units)
+
+
+def is_exact(box: Box, feature: int) -> bool:
+    """Whether the grid values of a feature are exactly first + k step.
+
+    It is so if all of them are multiples of one power of two, and not too many.
+    """
+    grid = box.values
+    assert grid is not None
+    step, origin = (Fraction(float(v[feature])) for v in (grid.step, grid.origin))
+    low, high = (Fraction(float(v[feature])) for v in (box.lo, box.hi))
+    if any(((v - origin) / step).denominator != 1 for v in (low, high)):
+        return False
+    unit = max(v.denominator for v in (step, origin))
+    largest = max(abs(v) for v in (step, origin, low, high)) * unit
+    return largest < (2**24 if grid.dtype == np.float32 else 2**53)
+
+
+def _grid_values(box: Box, feature: int, name: str, every: int) -> tuple[tuple[float, ...], ...]:
+    """Return the values of a feature on a grid, of which each `every`-th counts."""
+    grid = box.values
+    assert grid is not None
+    first, last = grid.first_from(box.lo), grid.last_until(box.hi)
+    count = int(last[feature] - first[feature]) // every + 1
+    if count > MOST_VALUES:
+        raise InputError(
+            f"feature {name} has {count} values on the grid; at most {MOST_VALUES} are looked at "
+            "one by one (a step that is a power of two has no such limit)"
+        )
+    found = []
+    for k in range(count):
+        places = first.copy()
+        places[feature] += k * every
+        found.append((float(grid.at(places)[feature]),))
+    return tuple(found)
+
+
+def _checked_values(
+    values: Sequence[float], feature: int, box: Box, name: str
+) -> tuple[tuple[float, ...], ...]:
+    found = sorted({float(v) + 0.0 for v in values})
+    if len(found) < 2:
+        raise InputError(f"feature {name} has {len(found)} values; expected at least two")
+    for v in found:
+        if not np.isfinite(v) or not box.lo[feature] <= v <= box.hi[feature]:
+            raise InputError(
+                f"value {v:.9g} of feature {name} is outside the region "
+                f"[{box.lo[feature]:.9g}, {box.hi[feature]:.9g}]"
+            )
+        refuse_off_grid(v, feature, box, f"feature {name}")
+    return tuple((v,) for v in found)
