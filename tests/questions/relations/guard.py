@@ -19,6 +19,9 @@ from tests.plain_network import PlainNetwork, Point, Scores, first_best, quarter
 #: Whether the scores of x and x' violate a relation.
 Violated: TypeAlias = Callable[[Scores, Scores], bool]
 
+#: Kinds of questions with a one-hot group, which changes or not.
+GROUPED = ("group", "group and input", "beside a group")
+
 #: Pairs of points that are looked at one by one in a changed claim.
 MOST_PAIRS = 4000
 
@@ -97,26 +100,27 @@ def monotone(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
 
 def fair(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     """Ask whether protected inputs, some of them one-hot groups, can change the class."""
-    kind = str(rng.choice(["one", "two", "values", "group", "beside a group"]))
-    grouped = kind in ("group", "beside a group")
+    kind = str(rng.choice(["one", "two", "values", *GROUPED]))
+    grouped = kind in GROUPED
     net = random_plain(rng, int(rng.integers(3, 5)) if grouped else int(rng.integers(2, 4)))
     axes, step, origin = random_axes(rng, net.inputs)
     states: list[tuple[int, ...]] = list(product(*axes))
     protected: Any = int(rng.integers(net.inputs))
     asked: dict[str, Any] = {}
+    if kind == "values" or (kind == "two" and rng.random() < 0.5):
+        first = 0 if kind == "two" else protected
+        chosen = sorted(rng.choice(axes[first], 2, replace=False).tolist())
+        asked["values"] = {first: [v / 4 for v in chosen]}
+        states = [x for x in states if x[first] in chosen]
     if kind == "two":
         protected = [0, 1]
-    elif kind == "values":
-        chosen = sorted(rng.choice(axes[protected], 2, replace=False).tolist())
-        asked["values"] = {protected: [v / 4 for v in chosen]}
-        states = [x for x in states if x[protected] in chosen]
-    elif grouped:
+    if grouped:
         # The last inputs are a one-hot group of 0 and 1.
         size, step, origin = net.inputs - 1, 4, 0
         axes = [range(-4, 5, 4), *[range(0, 5, 4)] * size]
         group = tuple(range(1, net.inputs))
         states = [x for x in product(*axes) if sorted(x[1:]) == [0] * (size - 1) + [4]]
-        protected = [group] if kind == "group" else 0
+        protected = {"group": [group], "group and input": [0, group]}.get(kind, 0)
         asked["one_hot"] = [group]
     changing = [
         f
