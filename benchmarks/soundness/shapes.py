@@ -1,10 +1,10 @@
-"""Patches, shifts, brightness and contrast beside all images: `tests.regions.image_guard`."""
+"""Patches, shifts, brightness and contrast beside all images: `tests.questions.shapes.guard`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from tests.regions.image_guard import shapes
+from tests.questions.shapes.guard import shapes
 
 from benchmarks.soundness.guarding import guarded_case
 

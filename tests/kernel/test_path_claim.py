@@ -22,7 +22,7 @@ from tests.brute_force import is_reached, last_layers_at, rival_target, scores_o
 from tests.every_mode import few
 from tests.kernel.claim_changes import Values, with_other_arrays, with_other_details
 from tests.kernel.claims import pack, unpack
-from tests.test_paths_against_brute_force import PathQuestion, all_places, image_at, path_questions
+from tests.questions.shapes.oracle import PathQuestion, all_places, image_at, path_questions
 
 NET = bnncert.Network.from_arrays(
     [[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2, input_lo=-1, input_hi=1
@@ -67,19 +67,6 @@ def test_a_claim_is_accepted_if_and_only_if_it_is_true(tmp_path: Path) -> None:
 
     agree()
     assert min(accepted.values()) > 2 and len(accepted) == 4
-
-
-@few(12)
-@given(question=path_questions())
-def test_verdicts_come_with_certificates(question: PathQuestion) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "proof.bnncert"
-        result = question.verify(certificate=file)
-        assert result.certificate == str(file)
-        report = check(file, question.network)
-        assert report.verdict == result.status
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.kernel.claim_changes import (
 from tests.kernel.claims import pack, unpack
 from tests.kernel.every_claim import NET
 from tests.kernel.test_path_claim import verdict
-from tests.test_unions_against_brute_force import UnionBruteForce, union_questions
+from tests.questions.shapes.oracle import UnionBruteForce, union_questions
 
 IMAGE = [1.0, 1.0, 0.5, 0.5]
 
@@ -53,23 +53,6 @@ def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: P
 
     agree()
     assert accepted[True, True] > 2 and accepted[False, False] > 2
-
-
-def test_verdicts_come_with_certificates(tmp_path: Path) -> None:
-    certified: Counter[tuple[str, bool]] = Counter()
-    file = tmp_path / "proof.bnncert"
-
-    @few(12)
-    @given(question=union_questions())
-    def accept(question: UnionBruteForce) -> None:
-        result = question.verify(certificate=file)
-        certified[result.status, result.certificate is not None] += 1
-        if result.certificate is not None:
-            assert check(file, question.network).verdict == result.status
-
-    accept()
-    assert certified["robust", True] > 1 and certified["not_robust", True] > 1
-    assert not certified["not_robust", False]
 
 
 def test_every_box_may_have_a_part_of_its_own(tmp_path: Path) -> None:

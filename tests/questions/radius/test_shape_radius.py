@@ -15,8 +15,14 @@ import bnncert
 from bnncert.regions import ImagePath
 from tests.brute_force import last_layers_at, scores_of
 from tests.every_mode import few
-from tests.test_paths_against_brute_force import PathQuestion, all_places, image_at, path_questions
-from tests.test_unions_against_brute_force import UnionBruteForce, union_questions
+from tests.questions.shapes.oracle import (
+    PathQuestion,
+    UnionBruteForce,
+    all_places,
+    image_at,
+    path_questions,
+    union_questions,
+)
 
 
 def nearest_violation(question: PathQuestion) -> tuple[Fraction, bool] | None:

@@ -159,12 +159,17 @@ def fair(
     one_hot
         Other groups of inputs of which exactly one is 1.
     region, names, sign_zero, method, timeout, options, progress, certificate
-        Those of :func:`monotone`, as what is returned and raised.
+        Those of :func:`monotone`.
 
     Returns
     -------
     RelationResult
         "holds", "fails" with a pair of inputs, "unknown" or "timeout".
+
+    Raises
+    ------
+    InputError, Interrupted
+        As :func:`monotone`.
 
     Examples
     --------

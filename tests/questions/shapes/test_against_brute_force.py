@@ -1,12 +1,11 @@
-"""Patches, shifts and brightness in steps against an enumeration of all positions."""
+"""Shapes of change against an enumeration of all images, and against a sweep in rationals."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -16,130 +15,58 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.deadline import Deadline
+from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.engine.reachability.path_signs import path_cells, simplest_between
 from bnncert.engine.search.box_splitting import BoxSplitter
 from bnncert.kernel import check
 from bnncert.problem import Ties, robustness
-from bnncert.regions import ImageUnion
-from tests.brute_force import TinyNetwork, TinyQuestion, reachable_last_layers, scores_of
-from tests.every_mode import few
-from tests.strategies import questions, tiny_networks
-
-SHAPES = ((3, 3), (2, 3), (1, 2, 3), (2, 2, 3), (3, 2, 2))
-
-
-def layout(shape: tuple[int, ...]) -> np.ndarray:
-    """Return the inputs of all pixels as (height, width, channels), written out by hand."""
-    numbers = np.arange(int(np.prod(shape)))
-    if len(shape) == 2:
-        return numbers.reshape(*shape, 1)
-    if shape[0] == 1:
-        return numbers.reshape(*shape[1:], 1)
-    if shape == (3, 2, 2):
-        return np.stack([numbers[:4], numbers[4:8], numbers[8:]], axis=1).reshape(2, 2, 3)
-    return numbers.reshape(shape)
+from bnncert.regions import ImagePath, ImageUnion
+from tests.brute_force import TinyNetwork, TinyQuestion
+from tests.every_mode import agree_in_every_mode, few
+from tests.guarded import never_wrong
+from tests.questions.shapes.guard import shapes
+from tests.questions.shapes.oracle import (
+    PathQuestion,
+    UnionBruteForce,
+    all_places,
+    boxes,
+    image_at,
+    path_questions,
+    union_questions,
+)
+from tests.strategies import questions
 
 
-def boxes(union: ImageUnion, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the corners of all boxes by the definition of the shape."""
-    image, pixels = union.middle, layout(shape)
-    height, width, _ = pixels.shape
-    lowest = np.full(image.size, -np.inf) if union.clip_lo is None else union.clip_lo
-    highest = np.full(image.size, np.inf) if union.clip_hi is None else union.clip_hi
-    yield image, image
-    size = int(union.stated_radius)
-    if isinstance(union, bnncert.Patch):
-        for row in range(height - size + 1 if size else 0):
-            for column in range(width - size + 1):
-                lo, hi = image.copy(), image.copy()
-                for i in range(row, row + size):
-                    for j in range(column, column + size):
-                        for k in pixels[i, j]:
-                            lo[k] = lowest[k] if union.value is None else union.value
-                            hi[k] = highest[k] if union.value is None else union.value
-                yield lo, hi
-    if isinstance(union, bnncert.ImageShift):
-        for down in range(-size, size + 1):
-            for right in range(-size, size + 1):
-                moved = image.copy()
-                for i in range(height):
-                    for j in range(width):
-                        a, b = i - down, j - right
-                        inside = 0 <= a < height and 0 <= b < width
-                        source = pixels[min(max(a, 0), height - 1), min(max(b, 0), width - 1)]
-                        fill = union.value is not None and not inside
-                        moved[pixels[i, j]] = union.value if fill else image[source]
-                limits = zip(moved, lowest, highest, strict=True)
-                moved = np.array([min(max(v, low), high) for v, low, high in limits])
-                yield moved, moved
+def test_shapes_have_the_verdict_of_all_images() -> None:
+    never_wrong(shapes, 300, occurs=["robust", "not_robust", "certificates"])
 
 
-@dataclass(frozen=True, eq=False)
-class UnionBruteForce(TinyQuestion):
-    """A question about a union of boxes."""
-
-    shape: tuple[int, ...]
-
-    @cached_property
-    def network(self) -> bnncert.Network:
-        return replace(self.net.build(), input_shape=self.shape)
-
-    @cached_property
-    def scores(self) -> list[list[Fraction]]:
-        assert isinstance(self.region, ImageUnion)
-        lasts: set[tuple[int, ...]] = set()
-        for lo, hi in boxes(self.region, self.shape):
-            free = np.flatnonzero(lo < hi)
-            # All numbers are multiples of 1/4, so these sums are exact.
-            bias = self.net.biases[0] + self.net.weights[0] @ np.where(lo < hi, 0.0, lo)
-            weights = (self.net.weights[0][:, free], *self.net.weights[1:])
-            small = TinyNetwork(weights, (bias, *self.net.biases[1:]), self.net.sign_zero)
-            lasts |= reachable_last_layers(small, bnncert.Box(lo[free], hi[free]))
-        return scores_of(self.net, lasts)
+# -- unions of boxes: patches, shifts and brightness in steps ---------------------------------
 
 
-@st.composite
-def union_questions(draw: st.DrawFn) -> UnionBruteForce:
-    shape = draw(st.sampled_from(SHAPES))
-    size = int(np.prod(shape))
-    net = draw(tiny_networks(inputs=size, max_depth=2))
-    quarter = st.integers(-6, 6).map(lambda v: v / 4)
-    image = np.array([draw(quarter) for _ in range(size)])
-    value = draw(st.none() | quarter)
-    most = 1 if size > 9 and value is None else 2
-    low, high = np.full(size, -1.5), np.full(size, 1.5)
-    if value is None and draw(st.booleans()):
-        # A data box of its own for each input, around the image.
-        low, high = (np.array([draw(quarter) for _ in range(size)]) for _ in range(2))
-        low, high = np.minimum(low, image), np.maximum(high, image)
-    if draw(st.booleans()):
-        side = draw(st.integers(0, most))
-        region: bnncert.Region = bnncert.Patch(image, side, shape, low, high, value)
-    else:
-        region = bnncert.ImageShift(image, draw(st.integers(0, 1)), shape, low, high, value)
-    return UnionBruteForce(net, region, draw(st.integers(0, net.weights[-1].shape[0] - 1)), shape)
-
-
-def test_verdicts_agree_with_all_positions() -> None:
-    statuses: Counter[str] = Counter()
+def test_unions_have_the_verdict_of_all_positions(tmp_path: Path) -> None:
+    statuses: Counter[tuple[str, bool]] = Counter()
+    file = tmp_path / "proof.bnncert"
 
     @few(20)
-    @given(question=union_questions(), data=st.data())
-    def check(question: UnionBruteForce, data: st.DataObject) -> None:
+    @given(question=union_questions())
+    def agree(question: UnionBruteForce) -> None:
         for ties in get_args(Ties):
-            result = question.verify(ties=ties)
+            wanted = file if ties == "violation" else None
+            result = question.verify(ties=ties, certificate=wanted)
             assert result.status == question.expected(ties)
             question.check(result, ties)
-            statuses[result.status] += 1
-            if result.counterexample is not None:
-                exact = result.counterexample.exact or [
-                    Fraction(v) for v in result.counterexample.point.tolist()
-                ]
-                assert question.region.contains(exact)
-                assert result.counterexample.place
+            statuses[result.status, wanted is None or result.certificate is not None] += 1
+            if result.certificate is not None:
+                assert check(file, question.network).verdict == result.status
+            found = result.counterexample
+            if found is not None:
+                exact = found.exact or [Fraction(v) for v in found.point.tolist()]
+                assert question.region.contains(exact) and found.place
 
-    check()
-    assert statuses["robust"] > 5 and statuses["not_robust"] > 5
+    agree()
+    assert statuses["robust", True] > 5 and statuses["not_robust", True] > 5
+    assert not statuses["not_robust", False]
 
 
 @few(20)
@@ -251,6 +178,12 @@ def test_inputs_that_are_no_image_are_refused(shape: tuple[int, ...]) -> None:
         (lambda x: bnncert.BrightnessSteps(x, 1), "needs a grid"),
         (lambda x: bnncert.BrightnessSteps(x, 1, grid=bnncert.Grid([1, 2] * 3)), "one grid step"),
         (lambda x: bnncert.BrightnessSteps(x + 0.3, 1, grid=1), "is not on the grid"),
+        (lambda x: bnncert.Brightness([0.0], -1), "radius is -1"),
+        (lambda x: bnncert.Brightness([2.0], 1, -1, 1), "brightness needs an image inside"),
+        (lambda x: bnncert.Brightness([np.nan], 1, -1, 1), "expected a finite number"),
+        (lambda x: bnncert.Contrast([0.0], 1.5, -1, 1), "contrast expects at most 1"),
+        (lambda x: bnncert.Contrast([0.0], 0.5), "contrast needs a data box"),
+        (lambda x: bnncert.Contrast([0.0], 0.5, value=np.inf), "value is inf"),
     ],
 )
 def test_numbers_without_a_meaning_are_refused(make: object, message: str) -> None:
@@ -287,3 +220,102 @@ def test_a_certificate_does_not_make_values_between_those_of_the_grid_count(tmp_
     for certificate in (None, tmp_path / "patch.bnncert"):
         result = bnncert.verify(net, patch, label=1, timeout=60, certificate=certificate)
         assert result.status == "robust"
+
+
+# -- paths: brightness and contrast -----------------------------------------------------------
+
+
+def test_bounds_and_statuses_agree_with_an_independent_sweep(tmp_path: Path) -> None:
+    statuses: Counter[str] = Counter()
+    file = tmp_path / "proof.bnncert"
+
+    @few(30)
+    @given(question=path_questions())
+    def agree(question: PathQuestion) -> None:
+        statuses.update(agree_in_every_mode(question, "auto"))
+        result = question.verify(certificate=file)
+        assert result.certificate == str(file)
+        assert check(file, question.network).verdict == result.status
+        for target, minimum in question.targets(result):
+            if target.tried:
+                assert target.lower == target.upper == minimum
+
+    agree()
+    assert statuses["robust"] > 20 and statuses["not_robust"] > 20
+
+
+@few(25)
+@given(question=path_questions())
+def test_the_cells_partition_the_path_and_have_its_signs(question: PathQuestion) -> None:
+    path = question.region
+    assert isinstance(path, ImagePath)
+    layer = question.network.layers[0]
+    cells = list(path_cells(layer, path, Deadline()))
+    assert cells[0].lo == path.first and cells[0].has_lo
+    assert cells[-1].hi == path.last and cells[-1].has_hi
+    for a, b in pairwise(cells):
+        assert a.hi == b.lo and a.has_hi != b.has_lo and not np.array_equal(a.signs, b.signs)
+    for t in all_places(question.net, path):
+        (cell,) = [
+            c
+            for c in cells
+            if c.lo <= t <= c.hi and (t > c.lo or c.has_lo) and (t < c.hi or c.has_hi)
+        ]
+        exact = image_at(path, t)
+        assert tuple(exact) == path.at(t) and path.contains(exact)
+        assert np.array_equal(cell.signs, layer.exact_signs(exact))
+        assert cell.lo <= cell.point() <= cell.hi
+
+
+@few(25)
+@given(question=path_questions(), data=st.data())
+def test_a_verdict_with_enclosed_biases_holds_for_every_bias(
+    question: PathQuestion, data: st.DataObject
+) -> None:
+    network = question.network
+    first = network.layers[0]
+    width = np.array([data.draw(st.sampled_from([0.0, 0.25, 1.0])) for _ in range(first.size)])
+    low, high = first.bias - width, first.bias + width
+    enclosed = replace(first, bias_lo=low, bias_hi=high)
+    loose = replace(network, layers=(enclosed, *network.layers[1:]))
+    result = bnncert.verify(loose, question.region, question.label)
+    shares = [data.draw(st.sampled_from([0.0, 0.5, 1.0])) for _ in range(first.size)]
+    biases = (low + np.array(shares) * (high - low), *question.net.biases[1:])
+    net = TinyNetwork(question.net.weights, biases, question.net.sign_zero)
+    expected = PathQuestion(net, question.region, question.label).expected()
+    assert result.status in (expected, "unknown")
+    if not np.any(width):
+        assert result.status == expected
+
+
+def test_a_point_beside_the_path_is_not_on_it() -> None:
+    path = bnncert.Brightness([0.5, 0.0], 0.75, -1, 1)
+    assert path.contains([Fraction(1), Fraction(3, 4)])
+    assert path.contains([Fraction(1), Fraction(1, 2)])
+    assert not path.contains([Fraction(1), Fraction(1, 4)])
+    assert not path.contains([Fraction(7, 8), Fraction(1, 4)])
+    assert not path.contains([Fraction(1), Fraction(7, 8)])
+
+
+def test_the_simplest_number_between_two_has_few_digits() -> None:
+    assert simplest_between(Fraction(1, 3), Fraction(2, 3)) == Fraction(1, 2)
+    assert simplest_between(Fraction(-1), Fraction(1)) == 0
+    assert simplest_between(Fraction(-3, 4), Fraction(-1, 2)) == Fraction(-5, 8)
+    assert simplest_between(Fraction(0), Fraction(1, 1000)) == Fraction(1, 1024)
+
+
+def test_other_methods_and_arithmetics_are_refused() -> None:
+    net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    path = bnncert.Brightness([0.5, 0], 0.2)
+    with pytest.raises(bnncert.InputError, match="method sdp is not for brightness; use auto"):
+        bnncert.verify(net, path, 0, method="sdp")
+    with pytest.raises(bnncert.InputError, match="float32 is not for brightness"):
+        bnncert.verify(net, path, 0, arithmetic="float32")
+
+
+def test_the_time_limit_ends_the_first_sums_of_a_path() -> None:
+    network = bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0.5], [0, 0]])
+    path = bnncert.Brightness([0.0, 0.0], 1)
+    cells = path_cells(network.layers[0], path, Deadline(1e-9))
+    with pytest.raises(OutOfTimeError):
+        next(cells)

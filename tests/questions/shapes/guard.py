@@ -1,8 +1,7 @@
 """Random questions about patches, shifts, brightness and contrast, beside brute force.
 
 Where a shape is finitely many images, all of them are looked at in a loop; a patch of real values
-and a path are those of `tests.test_unions_against_brute_force` and
-`tests.test_paths_against_brute_force`, which decide them in rationals.
+and a path are those of `tests.questions.shapes.oracle`, which decides them in rationals.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ import bnncert
 from bnncert.kernel.container import Section
 from tests.guarded import Guarded, wanted
 from tests.plain_network import TIES, PlainNetwork, quarters, random_plain
-from tests.test_paths_against_brute_force import PathQuestion
-from tests.test_unions_against_brute_force import UnionBruteForce, boxes, layout
+from tests.questions.shapes.oracle import PathQuestion, UnionBruteForce, boxes, layout
 
 #: Shapes of images, and the data box in quarters.
 SHAPES, LOW, HIGH = ((2, 2), (2, 3), (1, 2, 2), (3, 2)), -6, 6
