@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +25,8 @@ from bnncert.kernel.container import Section
 from tests.every_mode import SHORT_WORK, few
 from tests.kernel.claims import REFUSALS, pack, unpack
 from tests.kernel.mutations import mutant
+from tests.kernel.stated_regions import grid_points
+from tests.plain_network import Point, quarters
 
 #: How often an answer is asked for with its certificate, which takes longer than the answer.
 CERTIFICATE = 0.4
@@ -131,6 +133,11 @@ def wanted(rng: np.random.Generator, folder: Path, name: str) -> Path | None:
     path = folder / f"{name}.bnncert"
     path.unlink(missing_ok=True)
     return path if rng.random() < CERTIFICATE else None
+
+
+def stated_points(region: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield the points, in quarters, of a region on a grid that a claim states."""
+    return map(quarters, grid_points(Section("statement", dict(region), dict(arrays))))
 
 
 def _same(one: Section, two: Section) -> bool:

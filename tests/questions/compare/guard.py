@@ -9,8 +9,7 @@ import numpy as np
 
 import bnncert
 from bnncert.kernel.container import Section
-from tests.guarded import Guarded, how, wanted
-from tests.kernel.stated_regions import grid_points
+from tests.guarded import Guarded, how, stated_points, wanted
 from tests.plain_network import (
     PlainNetwork,
     Point,
@@ -104,8 +103,7 @@ def refuted(one: PlainNetwork, two: PlainNetwork, claim: Section) -> str | None:
     if details["region"] is None or "grid" not in details["region"]:
         # Claims about all inputs hold at the grid points, too.
         return None
-    region = Section("statement", details["region"], claim.arrays)
-    found = [pairs_at(one, two, quarters(p)) for p in grid_points(region)]
+    found = [pairs_at(one, two, p) for p in stated_points(details["region"], claim.arrays)]
     # Where sign(0) may be either, only classes that do not depend on ties show a difference.
     differs = any(a != b for pairs in found if len(pairs) == 1 for a, b in pairs)
     if details["verdict"] == "equal":

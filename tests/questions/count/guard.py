@@ -8,8 +8,7 @@ import numpy as np
 
 import bnncert
 from bnncert.kernel.container import Section
-from tests.guarded import Guarded, wanted
-from tests.kernel.stated_regions import grid_points
+from tests.guarded import Guarded, stated_points, wanted
 from tests.plain_network import TIES, PlainNetwork, quarters, random_grid_region, random_plain
 
 
@@ -45,9 +44,7 @@ def count(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
 def refuted(net: PlainNetwork, claim: Section) -> str | None:
     """Return what is wrong with an accepted claim about numbers of points, or None."""
     details = claim.fields["details"]
-    points = [
-        quarters(p) for p in grid_points(Section("statement", details["region"], claim.arrays))
-    ]
+    points = list(stated_points(details["region"], claim.arrays))
     rivals, label = details["rivals"], details["label"]
     lost = 0
     for point in points:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from functools import cached_property
 from itertools import product
 from pathlib import Path
 from unittest import mock
@@ -13,8 +11,8 @@ import numpy as np
 import bnncert
 from bnncert.kernel.container import Section
 from bnncert.questions.explain import free_points as enumeration
-from tests.guarded import Guarded, how, wanted
-from tests.kernel.stated_regions import grid_points, last_layers
+from tests.guarded import Guarded, how, stated_points, wanted
+from tests.kernel.stated_regions import last_layers
 from tests.plain_network import TIES, PlainNetwork, is_other, quarters, random_plain
 
 #: How often methods decide instead of an enumeration.
@@ -35,11 +33,11 @@ class Explained:
         self.axes = [[v for v in range(low, high + 1, step) if abs(v - x) <= reach] for x in image]
         self.image = tuple(image)
         centre = np.array(image) / 4
-        self.grid = bnncert.Grid(step / 4)
-        self.ball = bnncert.Ball("linf", centre, reach / 4, low / 4, high / 4, grid=self.grid)
+        self.ball = bnncert.Ball("linf", centre, reach / 4, low / 4, high / 4, grid=step / 4)
         if rng.random() < 0.7:
             self.label = min(net.classes_at(self.image))
         self._known: dict[tuple[int, ...], bool] = {}
+        self.words = f"{self.ball.describe()}, {net.weights} {net.biases}, class {self.label}"
 
     def is_lost(self, point: tuple[int, ...]) -> bool:
         """Whether a point may have another class."""
@@ -51,11 +49,6 @@ class Explained:
         """Whether the class can change if these inputs have any of their values."""
         values = [axis if i in free else [self.image[i]] for i, axis in enumerate(self.axes)]
         return any(self.is_lost(p) for p in product(*values))
-
-    @cached_property
-    def words(self) -> str:
-        net = self.net
-        return f"{self.ball.describe()}, {net.weights} {net.biases}, class {self.label}"
 
 
 def explain(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
@@ -113,17 +106,13 @@ def refuted(net: PlainNetwork, claim: Section) -> str | None:
     def is_lost(fixed: set[int]) -> bool:
         """Whether the class can change while some inputs are those of the image."""
         is_kept = np.array([i in fixed for i in range(net.inputs)])
-        image = arrays["center"]
-        fixed = {k: np.where(is_kept, image, arrays[k]) for k in ("clip_lo", "clip_hi")}
-        region = Section("statement", details["region"], arrays | fixed)
-        if "grid" not in details["region"]:
-            lasts = last_layers(net.tiny, region)
-            return any(
-                is_other(net.sums(net.depth, last), label, details["ties"]) for last in lasts
+        sides = {k: np.where(is_kept, arrays["center"], arrays[k]) for k in ("clip_lo", "clip_hi")}
+        if "grid" in details["region"]:
+            return net.is_lost(
+                stated_points(details["region"], arrays | sides), label, details["ties"]
             )
-        return net.is_lost(
-            [tuple(4 * Fraction(v) for v in p) for p in grid_points(region)], label, details["ties"]
-        )
+        lasts = last_layers(net.tiny, Section("statement", details["region"], arrays | sides))
+        return any(is_other(net.sums(net.depth, last), label, details["ties"]) for last in lasts)
 
     if is_lost(kept):
         return "the kept inputs do not suffice"

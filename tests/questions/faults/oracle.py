@@ -55,15 +55,3 @@ def is_changed(
     if kind == "thresholds":
         return tiny.is_lost(points, label, ties, {(n, j): s for n, j, s in chosen})
     return flipped(tiny, chosen).is_lost(points, label, ties)
-
-
-def random_tiny(rng: np.random.Generator, depth: int) -> PlainNetwork:
-    """Return a network with few weights; the last layer may have weights of size 2."""
-    sizes = [int(rng.integers(1, 3)), *rng.integers(1, 4, depth).tolist(), int(rng.integers(2, 4))]
-    weights = [rng.integers(-1, 2, (sizes[n + 1], sizes[n])) for n in range(depth + 1)]
-    if rng.random() < 0.3:
-        weights[-1] = weights[-1] * rng.integers(1, 3, weights[-1].shape)
-    if rng.random() < 0.3:
-        weights[0] = weights[0] * rng.integers(1, 3, weights[0].shape)
-    biases = [rng.integers(-3, 4, n) for n in sizes[1:]]
-    return PlainNetwork(weights, biases, str(rng.choice(["plus", "minus", "either"])))
