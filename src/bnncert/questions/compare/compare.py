@@ -142,18 +142,18 @@ def compare(
         words = place.describe()
         scope = f"the data box ({words})" if region is None else f"the {words}"
     with prover:
-        comparison = ComparisonSearch(prover, a, b, place, scope)
+        search = ComparisonSearch(prover, a, b, place, scope)
         if place is not region:
-            comparison.note(_about_boxes(a, b))
+            search.note(_about_boxes(a, b))
         try:
-            comparison.run(rows)
+            search.run(rows)
         except KeyboardInterrupt as stop:
             if isinstance(stop, Interrupted):
-                comparison.update(targets=stop.answer.targets)
-            raise Interrupted(comparison.answer()) from stop
+                search.update(targets=stop.answer.targets)
+            raise Interrupted(search.answer()) from stop
         except OutOfTimeError:
-            comparison.update("timeout")
-        return comparison.answer()
+            search.update("timeout")
+        return search.answer()
 
 
 def _refuse(a: Network, b: Network, region: Region | None) -> None:
@@ -261,18 +261,23 @@ class ComparisonSearch:
         """Whether the normal forms are equal, or the networks have the same neurons."""
         if all(layer.is_equal for layer in self.known.layers):
             self.update("identical", how="normal forms", scope=ALL_INPUTS)
-            self._certify_identity()
+            same = self.a.content_hash == self.b.content_hash
+            if same or not self.prover.wants_certificate:
+                self._certify("normal forms")
+            elif scores_agree(self.product):
+                # The files state differently what has no effect, as sign(0) where no sum is 0.
+                self._certify("neurons")
+            else:
+                self.note("no certificate: the normal forms are stated differently")
             return True
         self.update(shared=self.product.shared)
         if scores_agree(self.product):
             self.update("equal", how="neurons", scope=ALL_INPUTS)
             self._certify("neurons")
-            return True
-        if self.region is not None and self._agree_within(self.region.lo, self.region.hi):
+        elif self.region is not None and self._agree_within(self.region.lo, self.region.hi):
             self.update("equal", how="neurons")
             self._certify("neurons", Box(self.region.lo, self.region.hi))
-            return True
-        return False
+        return self.known.status == "equal"
 
     def _agree_within(self, lo: FloatArray, hi: FloatArray) -> bool:
         """Whether the scores agree without the first-layer neurons that are constant in a box."""
@@ -282,18 +287,6 @@ class ComparisonSearch:
         if not neurons.constant.any():
             return False
         return scores_agree(product_network(self.a, self.b, box=(lo, hi), alike=True))
-
-    def _certify_identity(self) -> None:
-        """Write that the normal forms are equal, as a checker sees it."""
-        if not self.prover.wants_certificate:
-            return
-        if self.a.content_hash == self.b.content_hash:
-            self._certify("normal forms")
-        elif scores_agree(self.product):
-            # The files state differently what has no effect, such as sign(0) where no sum is 0.
-            self._certify("neurons")
-        else:
-            self.note("no certificate: the normal forms are stated differently")
 
     # -- given inputs ---------------------------------------------------------------------
 
@@ -367,7 +360,7 @@ class ComparisonSearch:
         if all(len(rivals) == self.a.classes - 1 for rivals in self._excluded.values()):
             self.update("equal", how="one class")
             if self._certified == {"A", "B"}:
-                self._certify("one class", region, classes=[label, label], names=["A", "B"])
+                self._certify("one class", region, ["A", "B"], classes=[label, label])
         return None
 
     def _decide_product(self, region: Region) -> Difference | None:
@@ -391,7 +384,16 @@ class ComparisonSearch:
             all_scores = True
         if result.status == "robust":
             self.update("equal", how="product")
-            self._certify_product(region, result, all_scores)
+            excluded = {name: sorted(classes) for name, classes in self._excluded.items()}
+            needed = [name for name, classes in excluded.items() if classes]
+            if result.certificate is not None and self._certified == set(needed):
+                self._certify(
+                    "product",
+                    region,
+                    [*needed, "product"],
+                    excluded={"label": self._label, **excluded} if needed else None,
+                    all_scores=all_scores,
+                )
         elif result.status == "not_robust" and difference is None:
             self.note("the classes at the input that was found are not determined")
         elif result.status == "timeout":
@@ -427,33 +429,10 @@ class ComparisonSearch:
         except CertificateError as error:
             self.note(str(error))
         else:
-            self._certify("point", region, classes=list(found.classes), names=["point"])
-
-    # -- the certificate ------------------------------------------------------------------
-
-    def _certify_product(self, region: Region, result: Result, all_scores: bool) -> None:
-        """Write the certificate of a proof about the product, if all its parts have one."""
-        needed = [name for name, classes in self._excluded.items() if classes]
-        if result.certificate is None or self._certified != set(needed):
-            return
-        excluded = {name: sorted(classes) for name, classes in self._excluded.items()}
-        self._certify(
-            "product",
-            region,
-            excluded={"label": self._label, **excluded} if needed else None,
-            all_scores=all_scores,
-            names=[*needed, "product"],
-        )
+            self._certify("point", region, ["point"], classes=list(found.classes))
 
     def _certify(
-        self,
-        how: str,
-        region: Region | None = None,
-        *,
-        classes: list[int] | None = None,
-        excluded: dict[str, Any] | None = None,
-        all_scores: bool = True,
-        names: Sequence[str] = (),
+        self, how: str, region: Region | None = None, names: Sequence[str] = (), **fields: Any
     ) -> None:
         """Write the claim with its parts if a certificate is requested."""
         if not self.prover.wants_certificate:
@@ -462,9 +441,7 @@ class ComparisonSearch:
             "networks": [self.a.content_hash, self.b.content_hash],
             "verdict": "different" if how == "point" else "equal",
             "how": how,
-            "classes": classes,
-            "excluded": excluded,
-            "all_scores": all_scores,
+            **{"classes": None, "excluded": None, "all_scores": True, **fields},
         }
         claim = claim_section("equivalence", region, details)
         self.update(certificate=self.prover.finish(claim, names))

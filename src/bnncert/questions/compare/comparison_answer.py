@@ -22,23 +22,14 @@ How: TypeAlias = Literal["normal forms", "neurons", "one class", "product", "inp
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """An input at which two networks, A and B, give different classes, in exact arithmetic.
+    """An input at which two networks, A and B, give different classes, in exact arithmetic."""
 
-    Attributes
-    ----------
-    point
-        The input as floats.
-    exact
-        The input as rationals where the floats are only near it, else None.
-    classes
-        The classes that A and B give.
-    scores
-        The scores of A and of B, in floating point.
-    """
-
+    #: The input as floats, and as rationals where the floats are only near it.
     point: FloatArray
     exact: tuple[Fraction, ...] | None
+    #: The classes that A and B give.
     classes: tuple[int, int]
+    #: The scores of A and of B, in floating point.
     scores: tuple[FloatArray, FloatArray]
 
     def __repr__(self) -> str:
@@ -62,25 +53,16 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class InputsComparison:
-    """The classes of given inputs.
+    """The classes of given inputs."""
 
-    Attributes
-    ----------
-    count
-        The number of inputs.
-    differing
-        The numbers of the inputs at which the classes differ.
-    first, second
-        The classes that A and B give to these inputs.
-    undetermined
-        The numbers of the inputs whose classes a network does not determine, because sign(0) may be
-        either or an irrational number is not known well enough.
-    """
-
+    #: The number of inputs.
     count: int
+    #: The numbers of the inputs at which the classes differ, and the classes of A and B there.
     differing: IntArray
     first: IntArray
     second: IntArray
+    #: The numbers of the inputs whose classes a network does not determine, because sign(0) may be
+    #: either or an irrational number is not known well enough.
     undetermined: IntArray
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,18 +89,12 @@ class NetworkComparison(Answer):
         The normal forms, layer by layer.
     shared
         For each layer the number of different neurons that both networks use.
-    seconds
-        The time for all.
     difference
         An input of the region at which the classes differ.
     inputs
         The classes of given inputs, if they were compared.
     targets
         What is known about the pairs of classes, if the product was searched.
-    notes
-        Remarks for the user, one line each.
-    certificate
-        The file of the certificate, if one was requested and could be written.
     """
 
     HOLDS = frozenset({"identical", "equal"})

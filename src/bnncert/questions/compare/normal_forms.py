@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,16 @@ from bnncert.model.network import Network
 
 @dataclass(frozen=True)
 class LayerComparison:
-    """One layer of two networks, called A and B.
+    """One layer of two networks, called A and B."""
 
-    Attributes
-    ----------
-    layer
-        Its name: "layer 1", .., "output".
-    first, second
-        The numbers of neurons (of scores, for the output); 0 if a network has no such layer.
-    differing
-        How many neurons differ from the one with the same number; None if their numbers differ.
-    difference
-        The first difference in words; empty without one.
-    """
-
+    #: Its name: "layer 1", .., "output".
     layer: str
+    #: The numbers of neurons (of scores, for the output); 0 if a network has no such layer.
     first: int
     second: int
+    #: How many neurons differ from the one with the same number; None if their numbers differ.
     differing: int | None
+    #: The first difference in words; empty without one.
     difference: str
 
     @property
@@ -46,43 +38,42 @@ class LayerComparison:
         return vars(self).copy()
 
 
-def compare_layers(first: Network, second: Network) -> tuple[LayerComparison, ...]:
+def compare_layers(a: Network, b: Network) -> tuple[LayerComparison, ...]:
     """Return all layers of two networks with their differences."""
-    made = []
-    for number in range(max(first.depth, second.depth)):
-        name = f"layer {number + 1}"
-        one, two = (net.layers[number] if number < net.depth else None for net in (first, second))
-        if one is None or two is None:
-            sizes = (0 if one is None else one.size, 0 if two is None else two.size)
-            who = "A" if one is None else "B"
-            text = f"{who} has {min(first.depth, second.depth)} sign layers"
-            made.append(LayerComparison(name, *sizes, None, f"{name}: {text}"))
-        else:
+    made, depth = [], min(a.depth, b.depth)
+    for number, (one, two) in enumerate(zip_longest(a.layers, b.layers), 1):
+        name = f"layer {number}"
+        if one is not None and two is not None:
             made.append(_compare(name, one, two))
-    return (*made, _compare_outputs(first.output, second.output))
+        else:
+            text = f"{name}: {'A' if one is None else 'B'} has {depth} sign layers"
+            first, second = (0 if layer is None else layer.size for layer in (one, two))
+            made.append(LayerComparison(name, first, second, None, text))
+    return (*made, _compare_outputs(a.output, b.output))
+
+
+def _other_shape(name: str, rows: str, one: Any, two: Any) -> LayerComparison | None:
+    """Return matrices of different shapes as a difference; `rows` says what their rows are."""
+    if one.shape == two.shape:
+        return None
+    axis, what = (0, rows) if one.shape[0] != two.shape[0] else (1, "inputs")
+    text = f"{name}: {one.shape[axis]} {what} in A and {two.shape[axis]} in B"
+    return LayerComparison(name, one.shape[0], two.shape[0], None, text)
 
 
 def _compare(name: str, one: ThresholdLayer, two: ThresholdLayer) -> LayerComparison:
     """Compare two hidden layers."""
-    sizes = one.size, two.size
-    if one.rows.shape != two.rows.shape:
-        what = "neurons" if one.size != two.size else "inputs"
-        shown = sizes if one.size != two.size else (one.inputs, two.inputs)
-        text = f"{name}: {shown[0]} {what} in A and {shown[1]} in B"
-        return LayerComparison(name, *sizes, None, text)
+    apart = _other_shape(name, "neurons", one.rows, two.rows)
+    if apart is not None:
+        return apart
     weights = as_sparse(as_sparse(one.weights) != as_sparse(two.weights))
     changed = np.diff(weights.indptr) > 0
-    thresholds = _other_thresholds(one, two)
-    differing = changed | thresholds
-    if not differing.any():
-        return LayerComparison(name, *sizes, 0, "")
-    j = int(np.flatnonzero(differing)[0])
-    if changed[j]:
-        text = _weight_text(weights, one.weights, two.weights, j)
-    else:
-        text = _threshold_text(one, two, j)
-    text = f"{name}, neuron {j}: {text}"
-    return LayerComparison(name, *sizes, int(np.count_nonzero(differing)), text)
+    differing = changed | _other_thresholds(one, two)
+    text, j = "", int(np.argmax(differing)) if differing.size else 0
+    if differing.any():
+        words = _weight_text(weights, one.weights, two.weights, j) if changed[j] else ""
+        text = f"{name}, neuron {j}: {words or _threshold_text(one, two, j)}"
+    return LayerComparison(name, one.size, two.size, int(np.count_nonzero(differing)), text)
 
 
 def _other_thresholds(one: ThresholdLayer, two: ThresholdLayer) -> BoolArray:
@@ -127,33 +118,30 @@ def _zeros(one: ThresholdLayer, two: ThresholdLayer) -> str:
 
 def _compare_outputs(one: OutputLayer, two: OutputLayer) -> LayerComparison:
     """Compare the scores."""
-    sizes = one.classes, two.classes
-    if one.weights.shape != two.weights.shape:
-        what = "scores" if one.classes != two.classes else "inputs"
-        shown = [len(w) if what == "scores" else w.shape[1] for w in (one.weights, two.weights)]
-        text = f"output: {shown[0]} {what} in A and {shown[1]} in B"
-        return LayerComparison("output", *sizes, None, text)
+    apart = _other_shape("output", "scores", one.weights, two.weights)
+    if apart is not None:
+        return apart
     weights = one.weights != two.weights
     biases = (one.bias != two.bias) | (one.bias_error != two.bias_error)
     errors = one.weight_error != two.weight_error
     scales = (one.gain, one.gain_is_one) != (two.gain, two.gain_is_one)
     differing = np.any(weights, axis=1) | biases | errors | scales
-    text = next(_output_texts(one, two, differing), "")
-    return LayerComparison("output", *sizes, int(np.count_nonzero(differing)), text)
+    text, k = "", int(np.argmax(differing))
+    if differing[k]:
+        text = f"output, score {k}: {_score_text(one, two, k)}"
+    count = int(np.count_nonzero(differing))
+    return LayerComparison("output", one.classes, two.classes, count, text)
 
 
-def _output_texts(one: OutputLayer, two: OutputLayer, differing: BoolArray) -> Iterator[str]:
-    """Yield the first difference of the first score that differs."""
-    for k in np.flatnonzero(differing)[:1].tolist():
-        changed = np.flatnonzero(one.weights[k] != two.weights[k])
-        where = f"output, score {k}: "
-        if changed.size:
-            i = int(changed[0])
-            a, b = one.weights[k, i], two.weights[k, i]
-            yield f"{where}the weight of input {i} is {a:.9g} in A and {b:.9g} in B"
-        elif one.bias[k] != two.bias[k]:
-            yield f"{where}the bias is {one.bias[k]:.17g} in A and {two.bias[k]:.17g} in B"
-        elif one.gain != two.gain:
-            yield f"{where}all scores have the factor {one.gain:.9g} in A and {two.gain:.9g} in B"
-        else:
-            yield f"{where}its irrational numbers are known to other precisions"
+def _score_text(one: OutputLayer, two: OutputLayer, k: int) -> str:
+    """Describe the first difference of a score."""
+    changed = np.flatnonzero(one.weights[k] != two.weights[k])
+    if changed.size:
+        i = int(changed[0])
+        a, b = one.weights[k, i], two.weights[k, i]
+        return f"the weight of input {i} is {a:.9g} in A and {b:.9g} in B"
+    if one.bias[k] != two.bias[k]:
+        return f"the bias is {one.bias[k]:.17g} in A and {two.bias[k]:.17g} in B"
+    if one.gain != two.gain:
+        return f"all scores have the factor {one.gain:.9g} in A and {two.gain:.9g} in B"
+    return "its irrational numbers are known to other precisions"

@@ -47,23 +47,15 @@ class ShareEstimate:
 
     For x changed points among n, the Clopper-Pearson interval at level 1 - a goes from the a/2
     quantile of the beta distribution B(x, n - x + 1) to the 1 - a/2 quantile of B(x + 1, n - x).
-
-    Attributes
-    ----------
-    samples, changed
-        The number of points drawn, and how many of them certainly have another class.
-    undecided
-        The points whose class is not decided, see :class:`CountResult`.
-    confidence
-        The level of the interval: it contains the true share with at least this probability.
-    low, high
-        The Clopper-Pearson interval of the share.
     """
 
+    #: The number of points drawn, those that certainly have another class, and undecided ones.
     samples: int
     changed: int
     undecided: int
+    #: The level of the interval: it contains the true share with at least this probability.
     confidence: float
+    #: The interval of the share.
     low: float
     high: float
 
@@ -87,8 +79,6 @@ class ShareEstimate:
 class CountResult(Answer):
     """Bounds of the number of points whose class changes: lower <= number <= upper.
 
-    ``print`` and notebooks show the bounds, their shares and the estimate.
-
     Attributes
     ----------
     label
@@ -101,14 +91,8 @@ class CountResult(Answer):
         The estimate from random points; None if none were drawn.
     nodes, leaves
         The parts of the region that the search looked at, and those that it decided.
-    seconds
-        The time of the whole search.
     witness
         A point with another class, if one was met.
-    certificate
-        The file of the certificate; None if none was written.
-    no_certificate
-        Why a requested certificate was not written.
     rivals
         The classes that count, if these are not all classes but the label.
     ties
@@ -133,19 +117,19 @@ class CountResult(Answer):
     ties: Ties = "violation"
 
     @property
-    def status(self) -> Literal["exact", "open"]:
+    def is_exact(self) -> bool:
         """Whether the bounds meet."""
+        return self.lower == self.upper
+
+    @property
+    def status(self) -> Literal["exact", "open"]:
+        """Whether the bounds meet, in a word."""
         return "exact" if self.is_exact else "open"
 
     @property
     def evidence(self) -> FloatArray | None:
         """The point with another class."""
         return self.witness
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the bounds meet."""
-        return self.lower == self.upper
 
     @property
     def number(self) -> int | None:

@@ -116,27 +116,16 @@ Restriction: TypeAlias = "tuple[Restriction | None, int, InputGroup]"
 
 @dataclass(eq=False)
 class CountPart:
-    """A part of the region that is not decided yet, in little memory.
+    """A part of the region that is not decided yet, in little memory."""
 
-    Attributes
-    ----------
-    neurons, whole
-        The open neurons, and the groups with all their alternatives.
-    restriction
-        The groups that have fewer alternatives in this part.
-    points
-        The number of points.
-    node
-        The node of the tree.
-    signs
-        The signs of the open neurons that are known of a larger part; 0 if none is.
-    """
-
+    #: The open neurons, the groups with all alternatives, and those that have fewer in this part.
     neurons: OpenNeurons
     whole: Groups
     restriction: Restriction | None
+    #: The number of points.
     points: int
     node: CountNode
+    #: The signs of the open neurons that are known of a larger part; 0 if none is.
     signs: SignArray
 
     @cached_property

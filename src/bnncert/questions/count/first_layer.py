@@ -45,30 +45,20 @@ class OpenNeurons:
 
     All parts of the region that a search makes between two mergers differ only in the alternatives
     of the groups.
-
-    Attributes
-    ----------
-    numbers
-        The numbers of the open neurons.
-    signs
-        The signs of all first-layer neurons, 0 if open.
-    columns
-        The weights, one row for each group and one column for each open neuron.
-    plus, minus
-        The least sum at which each open neuron may be +1, and the largest at which it may be -1.
-    tied
-        The neurons for which a sum from `plus` to `minus` is a tie at which both signs are
-        allowed; for the others the sign is not decided there.
-    budget
-        The number of inputs that may change; None if all may.
     """
 
+    #: The numbers of the open neurons, and the signs of all first-layer neurons, 0 if open.
     numbers: IntArray
     signs: SignArray
+    #: The weights, one row for each group and one column for each open neuron.
     columns: FloatArray
+    #: The least sum at which each open neuron may be +1, and the largest at which it may be -1.
     plus: FloatArray
     minus: FloatArray
+    #: The neurons for which a sum from `plus` to `minus` is a tie at which both signs are allowed;
+    #: for the others the sign is not decided there.
     tied: BoolArray
+    #: The number of inputs that may change; None if all may.
     budget: int | None
 
     @cached_property

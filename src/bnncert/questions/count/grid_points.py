@@ -22,23 +22,14 @@ MOST_VALUES = 2**22
 
 @dataclass(frozen=True, eq=False)
 class GridPoints:
-    """The points of a region.
+    """The points of a region."""
 
-    Attributes
-    ----------
-    values
-        For each input the values that it can have, ascending.
-    steps
-        For each input the step of its grid.
-    home
-        For each input the number of the centre's value among them; None without a budget.
-    changes
-        The number of inputs that may differ from the centre; None if all may.
-    """
-
+    #: For each input the values that it can have, ascending, and the step of its grid.
     values: tuple[FloatArray, ...]
     steps: FloatArray
+    #: In an L0 ball, for each input the number of the centre's value among them.
     home: IntArray | None = None
+    #: The number of inputs that may differ from the centre; None if all may.
     changes: int | None = None
 
     @staticmethod

@@ -27,33 +27,22 @@ BATCH_NUMBERS = 2**21
 
 @dataclass(frozen=True, eq=False)
 class InputGroup:
-    """The alternatives of a group.
+    """The alternatives of a group."""
 
-    Attributes
-    ----------
-    place
-        The sum of the inputs' numbers of values, by which alternatives are ordered.
-    low, high
-        The integers that enclose the sum of values.
-    changes
-        The number of changed inputs.
-    ways
-        The number of ways; None if it is one for all alternatives.
-    step
-        The distance of neighbouring values.  Only sums of values with one step are merged.
-    source
-        The input of a group of one input.
-    example
-        Of a group whose value does not matter: places of its inputs, with the fewest changes.
-    """
-
+    #: The sum of the inputs' numbers of values, by which alternatives are ordered.
     place: IntArray
+    #: The integers that enclose the sum of values.
     low: FloatArray
     high: FloatArray
+    #: The number of changed inputs.
     changes: IntArray
+    #: The number of ways; None if it is one for all alternatives.
     ways: tuple[int, ...] | None = None
+    #: The distance of neighbouring values.  Only sums of values with one step are merged.
     step: float = 0.0
+    #: The input of a group of one input.
     source: int | None = None
+    #: Of a group whose value does not matter: places of its inputs, with the fewest changes.
     example: tuple[tuple[int, int], ...] | None = None
 
     @property
@@ -302,21 +291,14 @@ def _example(members: Sequence[InputGroup]) -> tuple[tuple[int, int], ...] | Non
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """A batch of cells.
+    """A batch of cells."""
 
-    Attributes
-    ----------
-    low, high
-        Bounds of the sums of the open first-layer neurons, one row for each cell.
-    ways
-        The number of points of each cell; None if it is one for all.
-    chosen
-        Returns the number of the alternative of each group, for the cell of a row.
-    """
-
+    #: Bounds of the sums of the open first-layer neurons, one row for each cell.
     low: FloatArray
     high: FloatArray
+    #: The number of points of each cell; None if it is one for all.
     ways: npt.NDArray[np.object_] | None
+    #: Returns the number of the alternative of each group, for the cell of a row.
     chosen: Callable[[int], IntArray]
 
     def points(self, rows: npt.NDArray[Any]) -> int:
