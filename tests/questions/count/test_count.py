@@ -1,9 +1,10 @@
-"""Counts against brute force over all points."""
+"""Counts and their certificates against brute force over all points."""
 
 from __future__ import annotations
 
 import math
-from itertools import product
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,80 +16,82 @@ import bnncert
 from bnncert import Ball, Box, Grid, InputError, L0Ball, Network
 from bnncert.deadline import Deadline
 from bnncert.engine.answer import Interrupted
-from bnncert.questions.count import count as counting
+from bnncert.kernel import check
 from bnncert.questions.count import count_search as search
 from bnncert.questions.count import first_layer
+from bnncert.questions.count.count_answer import ShareEstimate
 from bnncert.questions.count.count_search import CountSearch
 from bnncert.questions.count.grid_points import GridPoints
+from tests.guarded import never_wrong
+from tests.questions.count.guard import count
 from tests.questions.count.questions import binary_question, count_questions, fast_truth
 
-few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def test_counts_are_those_of_a_loop() -> None:
+    never_wrong(count, 300, occurs=["all", "some", "none", "certificates"])
 
 
 @pytest.mark.parametrize("kind", ["box", "linf", "l0"])
-def test_counts_are_exact_on_tiny_networks(kind: str) -> None:
-    @few
-    @given(data=st.data())
-    def check(data: st.DataObject) -> None:
-        question = data.draw(count_questions(kind))
-        found = question.count(samples=0)
-        assert found.total == len(question.points)
-        assert found.lower == found.upper == question.truth
-        if found.witness is not None:
-            assert question.is_changed(tuple(found.witness.tolist()))
-
-    check()
-
-
-@pytest.mark.parametrize("kind", ["box", "linf", "l0"])
-@pytest.mark.parametrize(("cells", "merged"), [(1, 0), (4, 2**10)])
-def test_trees_of_splits_and_mergers_give_the_same_counts(
-    kind: str, cells: int, merged: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("cells", "merged"), [(2**18, 2**10), (1, 0), (4, 2**10), (4, 0)], ids=str)
+def test_counts_of_tiny_networks_are_exact_and_certified(
+    kind: str, cells: int, merged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether parts are enumerated, split or merged."""
     monkeypatch.setattr(search, "MOST_CELLS", cells)
     monkeypatch.setattr(search, "FEW_CELLS", merged)
+    path = tmp_path / "count.bnncert"
 
     @few
     @given(data=st.data())
-    def check(data: st.DataObject) -> None:
+    def ask(data: st.DataObject) -> None:
         question = data.draw(count_questions(kind))
-        found = question.count(samples=0)
-        assert found.lower == found.upper == question.truth
+        found = question.count(samples=0, certificate=path)
+        numbers = found.total, found.lower, found.upper
+        assert numbers == (len(question.points), question.truth, question.truth)
+        if found.witness is not None:
+            assert question.is_changed(tuple(found.witness.tolist()))
+        assert found.certificate == str(path) and found.no_certificate == ""
+        report = check(path, question.network)
+        assert report.verdict == "count"
+        assert f"exactly {question.truth:,} ha" in report.statement
+        assert f"of the {len(question.points):,} grid points" in report.statement
 
-    check()
+    ask()
 
 
 @pytest.mark.parametrize("kind", ["box", "l0"])
 def test_merged_rounded_values_give_bounds(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "FEW_CELLS", 0)
-    monkeypatch.setattr(search, "MANY_POINTS", 0)
-    monkeypatch.setattr(search, "MOST_CELLS", 4)
+    for name, value in (("FEW_CELLS", 0), ("MANY_POINTS", 0), ("MOST_CELLS", 4)):
+        monkeypatch.setattr(search, name, value)
 
     @few
     @given(data=st.data())
-    def check(data: st.DataObject) -> None:
+    def ask(data: st.DataObject) -> None:
         question = data.draw(count_questions(kind))
         found = question.count(samples=0)
         assert found.lower <= question.truth <= found.upper
 
-    check()
+    ask()
 
 
 @pytest.mark.parametrize(
     ("inputs", "changes", "levels"),
-    [(12, None, 2), (14, 3, 2), (10, 10, 2), (6, None, 4), (8, 2, 3), (7, 4, 4)],
+    [(12, None, 2), (14, 3, 2), (10, 10, 2), (6, None, 4), (8, 2, 3), (8, 3, 3), (7, 4, 4)],
 )
 def test_larger_networks_agree_with_all_points(
-    inputs: int, changes: int | None, levels: int, monkeypatch: pytest.MonkeyPatch
+    inputs: int, changes: int | None, levels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     question = binary_question(inputs, 7 * inputs + levels, changes=changes, levels=levels)
     truth = fast_truth(question)
     found = question.count(samples=0)
     assert (found.lower, found.upper) == (truth, truth)
-    monkeypatch.setattr(search, "MOST_CELLS", 256)
-    again = question.count(samples=0)
+    monkeypatch.setattr(search, "MOST_CELLS", 64)
+    again = question.count(samples=0, certificate=tmp_path / "c")
     assert (again.lower, again.upper) == (truth, truth)
-    assert (again.leaves > 1 or found.total < 256) and 0 < truth < found.total
+    assert again.leaves > 1 and 0 < truth < found.total
+    assert f"exactly {truth:,} have" in check(tmp_path / "c", question.network).statement
 
 
 def test_eighteen_binary_inputs() -> None:
@@ -256,14 +259,6 @@ def test_the_result_is_printed_as_a_table() -> None:
     assert tree["estimate"]["samples"] == 20 and len(tree["witness"]) == 3
 
 
-def test_cells_of_a_budget_are_all_points_once() -> None:
-    question = binary_question(6, 1, changes=3, levels=3)
-    found = question.count(samples=0)
-    assert found.total == len(question.points) == len(set(question.points))
-    assert counting.SAMPLES > 0 and len(list(product(*question.values))) > found.total
-    assert np.isfinite(found.seconds)
-
-
 def test_a_first_layer_that_does_not_fit_into_memory_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -272,3 +267,49 @@ def test_a_first_layer_that_does_not_fit_into_memory_is_refused(
     region = Box([-1] * 3, [1] * 3, grid=Grid(2, -1))
     with pytest.raises(InputError, match=r"2 neurons and 3 inputs; .* at most 1 neurons"):
         bnncert.count(net, region, label=0)
+
+
+# -- the estimate -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "region",
+    [
+        Box([0, 0, 0], [1, 2, 3], grid=1),
+        L0Ball([-1, 0, 1, 0], 2, -1, 1, grid=Grid(1, -1)),
+        L0Ball([1, 1, 1], 1, 0, 3, grid=1),
+    ],
+)
+def test_points_are_uniform(region: Box | L0Ball) -> None:
+    points = GridPoints.of(region)
+    places = points.random_places(np.random.default_rng(0), 500 * points.total)
+    drawn = Counter(map(tuple, places.tolist()))
+    assert len(drawn) == points.total
+    for row in drawn:
+        assert region.contains(points.at(np.array(row)))
+    # The chi-squared statistic has mean n - 1 and standard deviation sqrt(2 (n - 1)).
+    statistic = sum((number - 500) ** 2 / 500 for number in drawn.values())
+    assert abs(statistic - points.total + 1) < 5 * np.sqrt(2 * points.total)
+
+
+def clopper_pearson(*numbers: Any) -> tuple[float, float]:
+    estimate = ShareEstimate.of(*numbers)
+    return estimate.low, estimate.high
+
+
+def test_the_interval_is_that_of_clopper_and_pearson() -> None:
+    assert clopper_pearson(10, 0, 0, 0.95) == (0.0, pytest.approx(1 - 0.025 ** (1 / 10)))
+    assert clopper_pearson(10, 10, 0, 0.95) == (pytest.approx(0.025 ** (1 / 10)), 1.0)
+    low, high = clopper_pearson(100, 20, 5, 0.99)
+    assert low == clopper_pearson(100, 20, 0, 0.99)[0]
+    assert high == clopper_pearson(100, 25, 0, 0.99)[1]
+
+
+def test_estimates_of_many_seeds_contain_the_share() -> None:
+    question = binary_question(10, 5, changes=4)
+    share, hits = fast_truth(question) / len(question.points), 0
+    for seed in range(20):
+        estimate = question.count(samples=60, seed=seed, confidence=0.9).estimate
+        assert estimate is not None and estimate.samples == 60 and estimate.undecided == 0
+        hits += estimate.low <= share <= estimate.high
+    assert hits >= 15
