@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from bnncert.engine.answer import Interrupted
 from bnncert.kernel import check
 from bnncert.questions.compare.comparison_answer import NetworkComparison
 from tests.brute_force import TinyNetwork, is_inside
+from tests.guarded import never_wrong
+from tests.questions.compare.guard import compare
 from tests.questions.compare.pairs import classes_at, pairs_on_grid, pairs_on_region, random_pair
 from tests.random_questions import random_region
 
@@ -44,6 +47,10 @@ def ask(
         assert classes_at(one, list(point)) == {found.difference.classes[0]}
         assert classes_at(two, list(point)) == {found.difference.classes[1]}
     return found
+
+
+def test_comparisons_are_those_of_all_inputs() -> None:
+    never_wrong(compare, occurs=["equal", "different", "unknown", "certificates"])
 
 
 @settings(max_examples=12, deadline=None)
@@ -111,6 +118,7 @@ FIRST = ([[1.0, 1.0], [1.0, -1.0]], [0.0, 0.5])
 SECOND = ([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]], [0.0, 0.0, 0.0])
 OUTPUT = ([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]], [0.0, 1.0])
 NET = tiny(FIRST, SECOND, OUTPUT)
+OTHER = tiny(FIRST, (SECOND[0], [0, -2, 0]), OUTPUT)
 
 
 def test_the_same_network_in_another_format(tmp_path: Path) -> None:
@@ -130,8 +138,7 @@ def test_the_same_network_in_another_format(tmp_path: Path) -> None:
          "layer 1, neuron 1: the weight of input 1 is -1 in A and 0 in B"),
         (tiny(([[1, 1], [1, -1]], [0, 0.25]), SECOND, OUTPUT),
          "layer 1, neuron 1: the bias is 0.5 in A and 0.25 in B"),
-        (tiny(FIRST, (SECOND[0], [0, -2, 0]), OUTPUT),
-         "layer 2, neuron 1: +1 from a sum of 0 in A and of 2 in B"),
+        (OTHER, "layer 2, neuron 1: +1 from a sum of 0 in A and of 2 in B"),
         (tiny(FIRST, (SECOND[0][::-1], [0, 0, 0]), OUTPUT),
          "layer 2, neuron 0: the weight of input 1 is 1 in A and 0 in B"),
         (tiny(FIRST, (SECOND[0][:2], [0, 0]), ([[1, 0], [0, 1]], [0, 1])),
@@ -189,8 +196,7 @@ def test_a_neuron_that_only_changes_outside_the_box() -> None:
 
 
 def test_given_inputs_are_evaluated_exactly() -> None:
-    other = tiny(FIRST, (SECOND[0], [0, 0, -2]), OUTPUT)
-    rng = np.random.default_rng(0)
+    other, rng = tiny(FIRST, (SECOND[0], [0, 0, -2]), OUTPUT), np.random.default_rng(0)
     points = np.vstack([rng.integers(-4, 5, (300, 2)) / 4, rng.uniform(-1, 1, (300, 2))])
     found = bnncert.compare(NET, other, inputs=points)
     wanted = np.flatnonzero(NET.classify(points) != other.classify(points))
@@ -221,9 +227,8 @@ def test_inputs_inside_a_region_are_tried_first() -> None:
 
 def test_undetermined_ties_are_not_taken_for_equal() -> None:
     """Where sign(0) may be either, each network decides its ties on its own."""
-    other = tiny(FIRST, (SECOND[0], [0, -2, 0]), OUTPUT)
     points = [[0.0, 0.0], [0.5, 0.25]]
-    found = bnncert.compare(NET, other, inputs=points, sign_zero="either")
+    found = bnncert.compare(NET, OTHER, inputs=points, sign_zero="either")
     assert found.status == "unknown" and found.inputs is not None
     assert found.inputs.undetermined.tolist() == [0]
     assert "class of 1 inputs is not determined" in found.notes[0]
@@ -251,39 +256,35 @@ def test_networks_that_cannot_be_compared() -> None:
         bnncert.compare(NET, far)
 
 
-def test_the_intersection_of_different_data_boxes() -> None:
-    other = tiny(FIRST, (SECOND[0], [0, 0, -2]), OUTPUT)
-    narrow = replace(other, input_lo=np.array([0.5, 0.5]))
-    found = bnncert.compare(NET, narrow, timeout=60)
-    assert "different data boxes" in found.notes[0]
-    assert found.difference is None or found.difference.point.min() >= 0.5
-
-
-def test_the_data_box_of_one_network_counts() -> None:
-    other = tiny(FIRST, (SECOND[0], [0, 0, -2]), OUTPUT)
-    bare = replace(other, input_lo=None, input_hi=None)
-    for pair, name in (((NET, bare), "A"), ((bare, NET), "B")):
-        notes = bnncert.compare(*pair, timeout=60).notes
-        assert f"only network {name} states a data box; the inputs in it count" in notes
-
-
-def test_without_a_data_box_only_the_neurons_are_compared() -> None:
-    bare = replace(NET, input_lo=None, input_hi=None)
-    other = tiny(FIRST, (SECOND[0], [0, -2, 0]), OUTPUT)
-    found = bnncert.compare(bare, replace(other, input_lo=None, input_hi=None))
-    assert found.status == "unknown"
-    assert found.notes == ("the networks state no data box; name the inputs that count",)
+@pytest.mark.parametrize(
+    ("boxes", "note"),
+    [
+        (((-1, 1), (0.5, 1)), "different data boxes; inputs in both"),
+        (((-1, 1), (None, None)), "only network A states a data box; the inputs in it count"),
+        (((None, None), (-1, 1)), "only network B states a data box; the inputs in it count"),
+        (((None, None), (None, None)), "the networks state no data box; name the inputs"),
+    ],
+)
+def test_data_boxes_that_differ_or_are_missing(boxes: Any, note: str) -> None:
+    pair = []
+    for net, box in zip((NET, OTHER), boxes, strict=True):
+        lo, hi = (None if v is None else np.full(2, float(v)) for v in box)
+        pair.append(replace(net, input_lo=lo, input_hi=hi))
+    found = bnncert.compare(*pair, timeout=60)
+    assert any(note in text for text in found.notes)
+    assert (found.status == "unknown") == ("state no data box" in note)
+    lowest = max((box[0] for box in boxes if box[0] is not None), default=-1)
+    assert found.difference is None or found.difference.point.min() >= lowest
 
 
 def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = tiny(FIRST, (SECOND[0], [0, -2, 0]), OUTPUT)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bnncert.questions.compare.difference.BoundarySearch.run", interrupted)
     with pytest.raises(Interrupted) as stop:
-        bnncert.compare(NET, other)
+        bnncert.compare(NET, OTHER)
     assert stop.value.answer.status == "unknown"
     assert stop.value.answer.first_difference.startswith("layer 2, neuron 1")
 

@@ -52,7 +52,7 @@ def test_a_model_with_batch_normalisation_and_its_copy() -> None:
     changed = model()
     with torch.no_grad():
         changed[1].bias[3] += 0.01
-    other = bnncert.compare(one, converted(changed), timeout=5)
+    other = bnncert.compare(one, converted(changed), timeout=0.3)
     assert other.first_difference.startswith("layer 1, neuron 3: the bias is between")
 
 

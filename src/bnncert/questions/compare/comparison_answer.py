@@ -95,6 +95,8 @@ class NetworkComparison(Answer):
         The classes of given inputs, if they were compared.
     targets
         What is known about the pairs of classes, if the product was searched.
+    seconds, notes, certificate
+        Those of :class:`Answer`.
     """
 
     HOLDS = frozenset({"identical", "equal"})

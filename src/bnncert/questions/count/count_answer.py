@@ -97,6 +97,8 @@ class CountResult(Answer):
         The classes that count, if these are not all classes but the label.
     ties
         Whether an equal score of a rival counts: it does if a tie is a violation.
+    seconds, certificate, no_certificate
+        Those of :class:`Answer`.
     """
 
     HOLDS = frozenset({"exact"})
