@@ -165,24 +165,28 @@ class PointAttack:
 
     def _output(self, scope: FaultScope) -> Iterator[list[Fault]]:
         """Yield the flips of output weights with the largest gains, for each class."""
-        depth, output, found = self.network.depth, self.network.output, []
+        found = []
         for target, rival, margin in self._margins_at(self.at.signs[-1]):
-            rows = weight_gains(output, (self.label, rival), self.at.signs[-1])
-            owner = np.repeat([self.label, rival], rows[0].size)
-            column = np.tile(np.arange(rows[0].size), 2)
-            parts = [np.concatenate(rows)]
+            all_gains, places = self._weight_flips(rival, self.at.signs[-1])
+            parts = [all_gains]
             if scope.place == "neuron":
-                none = np.zeros_like(rows[0])
-                parts = [np.concatenate([rows[0], none]), np.concatenate([none, rows[1]])]
+                parts = [np.where(places[:, 0] == k, all_gains, 0) for k in (self.label, rival)]
             for gains in parts:
                 order = np.argsort(-gains, kind="stable")
                 order = order[gains[order] > 0]
                 lost = np.concatenate([[0], np.cumsum(gains[order])]).tolist()
                 count = self._first_lost(target, margin, lost)
                 if count is not None:
-                    chosen = order[:count].tolist()
-                    found.append([Fault(depth, int(owner[j]), int(column[j])) for j in chosen])
+                    chosen = places[order[:count]].tolist()
+                    found.append([Fault(self.network.depth, k, i) for k, i in chosen])
         yield from sorted(found, key=len)[:2]
+
+    def _weight_flips(self, rival: int, signs: SignArray) -> tuple[Gains, IntArray]:
+        """Return the gains of flips of the weights of both scores, and which weights these are."""
+        rows = weight_gains(self.network.output, (self.label, rival), signs)
+        columns = np.tile(np.arange(signs.size), 2)
+        places = np.stack([np.repeat([self.label, rival], signs.size), columns], axis=1)
+        return np.concatenate(rows), places
 
     def _first_lost(self, target: Target, margin: Fraction, lost: Sequence[int]) -> int | None:
         """Return the least index of a loss after which the margin certainly violates."""
@@ -210,22 +214,18 @@ class PointAttack:
             pair = (self.label, rival)
             if not self._is_within_reach(target, pair, signs, cost, most, weights):
                 continue
-            gains, all_costs = sign_gains(self.network.output, pair, signs), cost
+            gains, costs = sign_gains(self.network.output, pair, signs), cost
             places = np.zeros((0, 2), dtype=np.int64)
             if weights:
-                rows = weight_gains(self.network.output, pair, signs)
+                more, places = self._weight_flips(rival, signs)
                 # A neuron whose other sign has a gain keeps its output weights.
-                free = [np.flatnonzero((row > 0) & (gains <= 0)) for row in rows]
-                pairs = zip(pair, free, strict=True)
-                places = np.concatenate(
-                    [np.stack([np.full_like(i, k), i], axis=1) for k, i in pairs]
-                )
-                gains = np.concatenate([gains, *(r[i] for r, i in zip(rows, free, strict=True))])
-                all_costs = np.concatenate([cost, np.ones(places.shape[0], dtype=np.int64)])
-            budget = self._least_budget(target, margin, all_costs, gains, most)
+                free = (more > 0) & np.tile(gains <= 0, 2)
+                gains, places = np.concatenate([gains, more[free]]), places[free]
+                costs = np.concatenate([cost, np.ones(places.shape[0], dtype=np.int64)])
+            budget = self._least_budget(target, margin, costs, gains, most)
             if budget is None:
                 continue
-            chosen = knapsack(all_costs, gains, budget)[1]
+            chosen = knapsack(costs, gains, budget)[1]
             most = budget - 1
             mine = self._faults_of(scope.kind, at, number, [j for j in chosen if j < signs.size])
             added = [places[j - signs.size].tolist() for j in chosen if j >= signs.size]
