@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -121,14 +122,15 @@ def run(
     folder = answering.certificates
     if folder is not None:
         make_folder(folder)
-    plan = _plan(model, points, scaling, answering)
+    plan_with, seconds = _planner(model, points, scaling, answering), answering.timeout
+    plan = plan_with(seconds)
     with ResultsFile(out) as results:
         if is_default(ctx, "timeout"):
             # A run that was begun without a time limit goes on without one.
-            unlimited = _plan(model, points, scaling, replace(answering, timeout=math.inf))
+            unlimited = plan_with(math.inf)
             if finished_rows(unlimited, results):
-                plan, answering = unlimited, replace(answering, timeout=math.inf)
-        limit = limit_text(ctx, answering.timeout, " for each instance")
+                plan, seconds = unlimited, math.inf
+        limit = limit_text(ctx, seconds, " for each instance")
         talk.details.print(f"{len(plan.instances)} instances; {limit}", soft_wrap=True)
 
         def show_rows(rows: AnsweredInstances) -> None:
@@ -139,10 +141,10 @@ def run(
     refuse_failures(finished.failures, len(plan.instances), talk.answer)
 
 
-def _plan(
+def _planner(
     model: Path, points: PointsOptions, scaling: ScalingOptions, answering: AnsweringOptions
-) -> Plan:
-    """Read the network and the points, and plan the instances."""
+) -> Callable[[float], Plan]:
+    """Read the network and the points; return what plans the instances with a time limit."""
     network = read_network(model, answering.sign_zero)
     source, index = point_source(points.data, None)
     selection = Selection(points.first, points.count)
@@ -170,23 +172,28 @@ def _plan(
         read_targets(scaling.targets),
         answering.ties,
         answering.method,
-        finite_limit(answering.timeout),
+        None,
         answering.seed,
         answering.memory,
         grid=grid,
         within=within,
         value=points.value,
     )
-    return plan_run(
-        network,
-        data,
-        radii,
-        selection=selection,
-        clip=clip,
-        settings=settings,
-        certificates=answering.certificates is not None,
-        points=PointSource(points.data, "" if pixels is None else pixels.options),
-    )
+    source_of_points = PointSource(points.data, "" if pixels is None else pixels.options)
+
+    def plan_with(seconds: float) -> Plan:
+        return plan_run(
+            network,
+            data,
+            radii,
+            selection=selection,
+            clip=clip,
+            settings=replace(settings, timeout=finite_limit(seconds)),
+            certificates=answering.certificates is not None,
+            points=source_of_points,
+        )
+
+    return plan_with
 
 
 def _show(talk: Talk, answered: AnsweredInstances) -> None:
