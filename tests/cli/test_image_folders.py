@@ -55,6 +55,19 @@ def test_verify_prints_a_line_for_each_image_and_a_total(images: Path, run: Run)
     assert [one["status"] for one in tree["images"]] == ["robust", "robust", "not_robust", "robust"]
 
 
+def test_some_rivals_are_asked_about_as_in_a_run(images: Path, run: Run) -> None:
+    ask = ("verify", "demo:sparse", "images", "--radius", "0.25px", "--method", "interval")
+    answer = run(*ask, "--targets", "7")
+    assert (answer.code, answer.err) == (0, "")
+    assert "note: 1 input(s) of class 7, the target itself, left out" in answer.out
+    lines = answer.out.splitlines()[-4:]
+    assert [line.split()[0] for line in lines[:3]] == ["1.png", "8.png", "10.png"]
+    assert "8.png   label 5  misclassified  class 6, margin -19" in lines[1]
+    assert lines[-1].startswith("2 robust, 0 not robust, 1 misclassified, 0 undecided of 3 in ")
+    wrong = run(*ask, "--label", "11")
+    assert wrong.code == 2 and "--label: label 0 is 11; the network has classes" in wrong.err
+
+
 def test_one_image_of_a_folder_is_the_same_question(images: Path, run: Run) -> None:
     asked = ("--radius", "0.25px", "--targets", "3")
     by_index = run("verify", "demo:sparse", "images", "--index", "1", *asked)
@@ -154,8 +167,11 @@ def test_images_of_one_size_and_another_shape(images: Path, run: Run) -> None:
 def test_the_answers_before_an_interrupt_are_in_the_json(
     images: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    module = importlib.import_module(f"bnncert.cli.{command}")
-    name = {"verify": "verify_api", "radius": "radius_api"}[command]
+    place, name = {
+        "verify": ("bnncert.results.instance", "verify"),
+        "radius": ("bnncert.cli.radius", "radius_api"),
+    }[command]
+    module = importlib.import_module(place)
     ask, asked = getattr(module, name), []
 
     def interrupted(*arguments: Any, **options: Any) -> Any:

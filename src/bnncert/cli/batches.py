@@ -28,9 +28,9 @@ from bnncert.results.store import ResultsFile
 MOST_REASONS = 10
 
 
-def show_notes(plan: Plan, console: Console) -> None:
-    """Print the notes of a plan."""
-    for note in plan.notes:
+def show_notes(notes: Sequence[str], console: Console) -> None:
+    """Print the notes of a plan or of points."""
+    for note in notes:
         console.print(f"note: {note}", soft_wrap=True)
 
 
@@ -44,7 +44,7 @@ def run_shown(
 ) -> Finished:
     """Run a plan and show its rows; after Ctrl-C show the rows so far and re-raise."""
     console = talk.details
-    show_notes(plan, console)
+    show_notes(plan.notes, console)
     known, total = finished_rows(plan, results), len(plan.instances)
     if known:
         line = f"{len(known)} of {total} instances are in {results.path} already"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from bnncert.cli.batches import show_notes
 from bnncert.cli.cluster_options import with_cluster
 from bnncert.cli.command_question import read_network, read_points, with_argument
 from bnncert.cli.consoles import Talk
 from bnncert.cli.grouping import grouped
-from bnncert.cli.image_folders import show_notes
 from bnncert.cli.options import (
     BallOptions,
     BoundMethodOptions,
@@ -54,7 +54,7 @@ def bound(
     network = read_network(model, settings.sign_zero)
     points = read_points(network, ball, ball.shape, scaling)
     question = points.question(points.index)
-    show_notes(points, talk.details)
+    show_notes(points.data.notes, talk.details)
     title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
     title += f", method {method}; {limit_text(ctx, settings.timeout)}"
     limit = finite_limit(settings.timeout)

@@ -199,6 +199,10 @@ class AskedPoints:
     label: int | None
     #: The unit in which the radius was given.
     unit: RadiusUnit = INPUT_UNITS
+    #: The values of --clip, --grid and --within.
+    clip: tuple[float, float] | None = None
+    grid: Radius | None = None
+    within: Radius | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -274,7 +278,8 @@ def read_points(
         raise InputError(f"{point.input_}: {error}") from error
     targets = read_targets(scaling.targets)
     return AskedPoints(
-        *(network, data, balls, radius, targets, point.input_, source, index, point.label), unit
+        *(network, data, balls, radius, targets, point.input_, source, index, point.label),
+        *(unit, clip, grid, within),
     )
 
 

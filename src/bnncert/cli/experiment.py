@@ -162,7 +162,7 @@ def _show_plan(plan: Plan, target: Path, workers: int) -> None:
         with ResultsFile(target, writable=False) as results:
             for instance, _ in finished_rows(plan, results):
                 answered[instance.group] = answered.get(instance.group, 0) + 1
-    show_notes(plan, console)
+    show_notes(plan.notes, console)
     planned = plan.groups()
     console.print(plan_table(planned, answered))
     left = {kind: count - answered.get(kind, 0) for kind, count in planned.items()}

@@ -1,20 +1,27 @@
-"""The questions of `verify` and `radius` about all images of a folder: a line for each, a total."""
+"""The questions of `verify` and `radius` about all images of a folder: a line for each, a total.
+
+`verify` answers them as `run` does, with a results file that is thrown away.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
 
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from bnncert.cli.batches import refuse_failures, show_notes
 from bnncert.cli.command_question import AskedPoints, CommandQuestion
 from bnncert.cli.consoles import Talk
 from bnncert.cli.output import refuse_clashes, write_json
-from bnncert.cli.progress import LiveLine
+from bnncert.cli.progress import LiveLine, watch
 from bnncert.cli.result_views import has_margin, network_tree, result_tree, totals_text
 from bnncert.engine.rounded_bounds import lower_text
 from bnncert.engine.verdict import Result
@@ -22,162 +29,146 @@ from bnncert.errors import InputError
 from bnncert.questions.radius.radius_answer import RadiusResult, SmallestResult
 from bnncert.report.summary import radius_texts
 from bnncert.report.tables import number, status_text
+from bnncert.results.instance import InstanceAnswer, Settings
+from bnncert.results.plan import plan_run
+from bnncert.results.runner import Place, run_plan
+from bnncert.results.store import ResultsFile
 
-ResultT = TypeVar("ResultT", Result, RadiusResult | SmallestResult)
+FoundRadius: TypeAlias = RadiusResult | SmallestResult
 
 
 @dataclass(frozen=True, eq=False)
-class FolderView(Generic[ResultT]):
-    """Shows the answers about a folder; a subclass states the line of an image and the total."""
+class FolderView:
+    """Prints the answers about a folder; `model` and `limit` are for the title."""
 
     points: AskedPoints
     talk: Talk
-    #: The name of the network, and the time limit in words.
     model: str
     limit: str
-    #: Whether -q prints the lines of the images: it does if the total does not state the answers.
-    lines_are_answers: ClassVar[bool] = False
+    #: The target of --json, and the answers for it so far.
+    json_: str | None
+    trees: list[dict[str, Any]] = field(default_factory=list)
 
-    def about(self, question: CommandQuestion) -> str:
-        """Return what the questions have in common."""
-        raise NotImplementedError
+    @contextmanager
+    def answers(
+        self, progress: LiveLine, what: str, about: dict[str, Any], total: Callable[[float], str]
+    ) -> Iterator[None]:
+        """Print the title before the answers that are given inside, and then `total`; write JSON.
 
-    def line(self, result: ResultT) -> Text:
-        """Return what the line of an image states after its name and label."""
-        raise NotImplementedError
-
-    def total(self, results: Sequence[ResultT], seconds: float) -> str:
-        """Return the last line."""
-        raise NotImplementedError
-
-    def tree(
-        self, answered: Sequence[tuple[CommandQuestion, ResultT]], about: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return all answers for JSON; `about` is what they have in common."""
-        raise NotImplementedError
-
-    def answer(
-        self,
-        ask: Callable[[CommandQuestion], ResultT],
-        progress: LiveLine,
-        about: dict[str, Any],
-        json_: str | None,
-    ) -> None:
-        """Ask about one image after the other, and write all answers to the target of --json.
-
-        After Ctrl-C the total and the JSON are those of the finished images.
+        `what` names the question, and `about` is what all answers have in common.  After Ctrl-C the
+        total and the JSON are those of the finished images.
         """
-        names, started = self.points.data.names, time.monotonic()
-        # All questions are made first: a wrong label is reported before the first answer.
-        questions = list(self.points.questions())
-        width = max(map(len, names))
-        answered: list[tuple[CommandQuestion, ResultT]] = []
-        with progress.paused():
-            self.talk.details.print(self._title(questions[0]), soft_wrap=True)
-        try:
-            for name, question in zip(names, questions, strict=True):
-                result = ask(question)
-                answered.append((question, result))
-                with progress.paused():
-                    start = f"{name.ljust(width)}  label {question.label}  "
-                    text = Text.assemble(start, self.line(result), f"  {result.seconds:.2f} s")
-                    console = self.talk.answer if self.lines_are_answers else self.talk.details
-                    console.print(text, soft_wrap=True)
-        except KeyboardInterrupt:
-            write_json(json_, {**self.tree(answered, about), "interrupted": True})
-            raise
-        finally:
-            with progress.paused():
-                total = self.total([r for _, r in answered], time.monotonic() - started)
-                if len(answered) < len(questions):
-                    total += f" (interrupted after {len(answered)} of {len(questions)} images)"
-                self.talk.answer.print(total, soft_wrap=True)
-        write_json(json_, self.tree(answered, about))
-
-    def _title(self, question: CommandQuestion) -> str:
-        """Return the line above the answers."""
-        data = self.points.data
+        ended = ""
+        data, started = self.points.data, time.monotonic()
         labels = f"labels: {data.labels_where}"
         if self.points.label is not None:
             labels = f"label {self.points.label}"
         elif data.labels is None:
             labels = "labels: the network's own answers"
         images = f"{self.points.text}: {len(data.names)} image(s)"
-        return f"{self.model}, {images}, {self.about(question)}; {labels}; {self.limit}"
+        with progress.paused():
+            title = f"{self.model}, {images}, {what}; {labels}; {self.limit}"
+            self.talk.details.print(title, soft_wrap=True)
+        tree = {**about, "input": self.points.text, "images": self.trees}
+        try:
+            yield
+        except KeyboardInterrupt:
+            write_json(self.json_, {**tree, "interrupted": True})
+            ended = f" (interrupted after {len(self.trees)} of {len(data.names)} images)"
+            raise
+        finally:
+            with progress.paused():
+                text = f"{total(time.monotonic() - started)}{ended}"
+                self.talk.answer.print(text, soft_wrap=True)
+        write_json(self.json_, tree)
+
+    def line(self, console: Console, index: int, label: int, text: Text, seconds: float) -> None:
+        """Print the line of an image."""
+        names = self.points.data.names
+        start = f"{names[index].ljust(max(map(len, names)))}  label {label}  "
+        console.print(Text.assemble(start, text, f"  {seconds:.2f} s"), soft_wrap=True)
 
 
-class VerifiedFolder(FolderView[Result]):
-    """The answers of `verify`."""
+def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
+    """Verify all images of a folder; the time limit holds for each."""
+    points, talk = view.points, view.talk
+    data, results_so_far = points.data, list[Result]()
+    if points.label is not None:
+        labels = np.full(len(data.names), points.label)
+        data = replace(data, labels=labels, labels_where="--label")
+    assert points.radius is not None
+    plan = plan_run(points.network, data, [points.radius], clip=points.clip, settings=settings)
+    show_notes(plan.notes[len(data.notes) :], talk.details)
+    about = {"seed": settings.seed, "arithmetic": settings.arithmetic}
 
-    def about(self, question: CommandQuestion) -> str:
-        """Return the ball, which has the same radius around each image."""
-        return question.ball_text
+    def report(done: int, total: int, answer: InstanceAnswer | None) -> None:
+        if answer is None or answer.result is None:
+            return
+        key, found = answer.instance.key, answer.result
+        results_so_far.append(found)
+        place = str(Path(points.source) / data.names[key.input_index])
+        extra = {"input": place, "labels": answer.instance.labels, **about}
+        view.trees.append(result_tree(points.network, found, answer.instance.ball, extra))
+        with progress.paused():
+            view.line(talk.details, key.input_index, key.label, _verdict(found), found.seconds)
 
-    def line(self, result: Result) -> Text:
-        """Return the answer, and the margin or the class of the counterexample."""
-        found = result.counterexample
-        answer = status_text(result)
-        answer.pad_right(max(0, len("misclassified") - len(answer)))
-        if found is not None:
-            tie = f" ({found.tie_text})" if found.tie else ""
-            margin = f"margin {number(float(found.value))}{tie}"
-            return Text.assemble(answer, f"  {found.target}, {margin}")
-        if has_margin(result):
-            return Text.assemble(answer, f"  margin at least {lower_text(result.lower)}")
-        return answer
-
-    def total(self, results: Sequence[Result], seconds: float) -> str:
-        """Return how many images have each answer."""
-        return totals_text(results, seconds)
-
-    def tree(
-        self, answered: Sequence[tuple[CommandQuestion, Result]], about: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return all answers for JSON."""
-        return {
-            **network_tree(self.points.network),
-            "input": self.points.text,
-            "images": [
-                result_tree(q.network, r, q.region, {"input": q.where, "labels": q.labels, **about})
-                for q, r in answered
-            ],
-        }
+    with (
+        TemporaryDirectory(prefix="bnncert-") as folder,
+        ResultsFile(Path(folder) / "results.sqlite") as results,
+        watch(talk.watching) as progress,
+        view.answers(
+            progress,
+            points.question(0).ball_text,
+            network_tree(points.network),
+            lambda seconds: totals_text(results_so_far, seconds),
+        ),
+    ):
+        finished = run_plan(plan, results, place=replace(place, watch=progress), progress=report)
+    refuse_failures(finished.failures, len(plan.instances), talk.answer)
 
 
-class RadiiOfFolder(FolderView[RadiusResult | SmallestResult]):
-    """The answers of `radius`."""
+def _verdict(result: Result) -> Text:
+    """Return the answer, and the margin or the class of the counterexample."""
+    found = result.counterexample
+    answer = status_text(result)
+    answer.pad_right(max(0, len("misclassified") - len(answer)))
+    if found is not None:
+        tie = f" ({found.tie_text})" if found.tie else ""
+        return Text.assemble(answer, f"  {found.target}, margin {number(float(found.value))}{tie}")
+    if has_margin(result):
+        return Text.assemble(answer, f"  margin at least {lower_text(result.lower)}")
+    return answer
 
-    lines_are_answers = True
 
-    def about(self, question: CommandQuestion) -> str:
-        """Return the norm."""
-        return f"norm {self.points.balls.norm}"
+def search_folder(
+    view: FolderView,
+    ask: Callable[[CommandQuestion], FoundRadius],
+    progress: LiveLine,
+    about: dict[str, Any],
+) -> None:
+    """Search around one image after the other; the time limit holds for each."""
+    points = view.points
+    # All questions are made first: a wrong label is reported before the first answer.
+    questions = list(points.questions())
+    norm, total = f"norm {points.balls.norm}", lambda s: f"{len(view.trees)} image(s) in {s:.1f} s"
+    with view.answers(progress, norm, about, total):
+        for index, question in enumerate(questions):
+            found = ask(question)
+            stated = {"input": question.where, "labels": question.labels, "label": question.label}
+            view.trees.append({**stated, **found.to_dict()})
+            with progress.paused():
+                # With -q as well: the total does not state the answers.
+                text = _radii(points, found)
+                view.line(view.talk.answer, index, question.label, text, found.seconds)
 
-    def line(self, result: RadiusResult | SmallestResult) -> Text:
-        """Return both sides of the search."""
-        if isinstance(result, SmallestResult):
-            text = result.counts.text
-            sides = {"certified": text(result.certified), "falsified": text(result.falsified)}
-        else:
-            lower, upper = radius_texts(result, self.points.unit)
-            sides = {"certified": lower, "falsified": upper}
-        return Text(", ".join(f"{name} {value}" for name, value in sides.items()))
 
-    def total(self, results: Sequence[RadiusResult | SmallestResult], seconds: float) -> str:
-        """Return the number of images and the time."""
-        return f"{len(results)} image(s) in {seconds:.1f} s"
-
-    def tree(
-        self,
-        answered: Sequence[tuple[CommandQuestion, RadiusResult | SmallestResult]],
-        about: dict[str, Any],
-    ) -> dict[str, Any]:
-        """Return all answers for JSON."""
-        images = [
-            {"input": q.where, "labels": q.labels, "label": q.label, **r.to_dict()}
-            for q, r in answered
-        ]
-        return {**about, "input": self.points.text, "images": images}
+def _radii(points: AskedPoints, found: FoundRadius) -> Text:
+    """Return both sides of a search."""
+    if isinstance(found, SmallestResult):
+        lower, upper = map(found.counts.text, (found.certified, found.falsified))
+    else:
+        lower, upper = radius_texts(found, points.unit)
+    return Text(f"certified {lower}, falsified {upper}")
 
 
 def refuse_single_files(points: AskedPoints, files: dict[str, Path | None]) -> None:
@@ -194,9 +185,3 @@ def refuse_overwriting(points: AskedPoints, target: Path | None) -> None:
     """Raise if an output is one of the images of a folder, or the table of their classes."""
     images = [Path(points.source) / name for name in points.data.names]
     refuse_clashes((target,), (*images, points.data.labels_where or None))
-
-
-def show_notes(points: AskedPoints, console: Console) -> None:
-    """Print what was converted when the points were read."""
-    for note in points.data.notes:
-        console.print(f"note: {note}", soft_wrap=True)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bnncert.cli.batches import show_notes
 from bnncert.cli.cluster_options import with_cluster
 from bnncert.cli.command_question import (
     AskedPoints,
@@ -23,10 +24,10 @@ from bnncert.cli.command_question import (
 from bnncert.cli.consoles import Talk
 from bnncert.cli.grouping import grouped
 from bnncert.cli.image_folders import (
-    RadiiOfFolder,
+    FolderView,
     refuse_overwriting,
     refuse_single_files,
-    show_notes,
+    search_folder,
 )
 from bnncert.cli.options import (
     BallShape,
@@ -165,7 +166,7 @@ def radius(
     shape = BallShape(point.norm, "0", search.within, search.grid, point.value)
     points = read_points(network, point, shape, scaling)
     points, maximum, gap = search.limits(points, read_clip(scaling.clip))
-    show_notes(points, talk.details)
+    show_notes(points.data.notes, talk.details)
     asked = _SearchSetup(search, gap, outputs, {"method": method, "seed": settings.seed}, ties)
     how: dict[str, Any] = {"maximum": maximum, "method": method}
     limit, opening = finite_limit(settings.timeout), None
@@ -180,8 +181,8 @@ def radius(
         how |= {"options": options, "progress": progress}
         if points.is_folder:
             text = limit_text(ctx, settings.timeout, " for each image")
-            folder = RadiiOfFolder(points, talk, model.name, text)
-            _search_folder(asked, folder, json_, {**how, "timeout": limit})
+            view = FolderView(points, talk, model.name, text, json_)
+            _search_folder(asked, view, {**how, "timeout": limit})
         else:
             how["timeout"] = remaining(settings.timeout)
             tree = _search_one(asked, question, talk, json_, how)
@@ -258,23 +259,21 @@ def _search_one(
         return {**about, **show(talk, result)}
 
 
-def _search_folder(
-    asked: _SearchSetup, folder: RadiiOfFolder, json_: str | None, how: dict[str, Any]
-) -> None:
-    """Search around all images of a folder; the time limit holds for each."""
+def _search_folder(asked: _SearchSetup, view: FolderView, how: dict[str, Any]) -> None:
+    """Search around all images of a folder."""
     outputs = asked.outputs
     files = (outputs.certificate, outputs.save_counterexample, outputs.resume)
     options = ("--certificate", "--save-counterexample", "--resume")
-    refuse_single_files(folder.points, dict(zip(options, files, strict=True)))
-    refuse_overwriting(folder.points, json_path(json_))
+    refuse_single_files(view.points, dict(zip(options, files, strict=True)))
+    refuse_overwriting(view.points, json_path(view.json_))
 
     def ask(question: CommandQuestion) -> RadiusResult | SmallestResult:
         find, _ = asked.find(question)
         found: RadiusResult | SmallestResult = find(**how)
         return found
 
-    about = {**network_tree(folder.points.network), **asked.how, "ties": asked.ties}
-    folder.answer(ask, how["progress"], about, json_)
+    about = {**network_tree(view.points.network), **asked.how, "ties": asked.ties}
+    search_folder(view, ask, how["progress"], about)
 
 
 def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOptions) -> None:

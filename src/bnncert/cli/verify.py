@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from bnncert.cli.batches import show_notes
 from bnncert.cli.bundled_names import POINTS
 from bnncert.cli.cluster_options import with_cluster
 from bnncert.cli.command_question import (
@@ -24,10 +25,10 @@ from bnncert.cli.completion import among
 from bnncert.cli.consoles import Talk
 from bnncert.cli.grouping import grouped
 from bnncert.cli.image_folders import (
-    VerifiedFolder,
+    FolderView,
     refuse_overwriting,
     refuse_single_files,
-    show_notes,
+    verify_folder,
 )
 from bnncert.cli.options import (
     ArithmeticOption,
@@ -62,6 +63,8 @@ from bnncert.questions.verify import verify as verify_api
 from bnncert.regions import InputSet
 from bnncert.report.picture import CounterexampleFile
 from bnncert.report.vnncomp_files import vnncomp_result
+from bnncert.results.instance import Settings
+from bnncert.results.runner import Place
 
 
 @dataclass(frozen=True)
@@ -133,11 +136,11 @@ def verify(
         asked = _query(network, model, Path(spec))
     else:
         points = read_points(network, ball, ball.shape, scaling)
-        show_notes(points, talk.details)
+        show_notes(points.data.notes, talk.details)
         if points.is_folder:
             limit = limit_text(ctx, settings.timeout, " for each image")
-            folder = VerifiedFolder(points, talk, model.name, limit)
-            _verify_folder(folder, ties, method, settings, arithmetic, cluster, outputs)
+            view = FolderView(points, talk, model.name, limit, outputs.json_)
+            _verify_folder(view, ties, method, settings, arithmetic, cluster, outputs)
             return
         asked = _ball(model, points.question(points.index), ties)
     saved = _saved(outputs.save_counterexample, asked)
@@ -212,7 +215,7 @@ def _write_files(
 
 
 def _verify_folder(
-    folder: VerifiedFolder,
+    view: FolderView,
     ties: Ties,
     method: str,
     settings: MethodOptions,
@@ -220,29 +223,34 @@ def _verify_folder(
     cluster: str | None,
     outputs: VerifyOutputs,
 ) -> None:
-    """Verify all images of a folder; the time limit holds for each."""
+    """Verify all images of a folder."""
+    points, talk = view.points, view.talk
     single = {
         "--certificate": outputs.certificate,
         "--witness": outputs.witness,
         "--save-counterexample": outputs.save_counterexample,
     }
-    refuse_single_files(folder.points, single)
-    refuse_overwriting(folder.points, json_path(outputs.json_))
-    with (
-        with_cluster(settings.options(), cluster, folder.talk) as options,
-        watch(folder.talk.watching) as progress,
-    ):
+    refuse_single_files(points, single)
+    refuse_overwriting(points, json_path(outputs.json_))
+    how = Settings(
+        points.balls.norm,
+        points.targets,
+        ties,
+        method,
+        finite_limit(settings.timeout),
+        settings.seed,
+        settings.memory,
+        grid=points.grid,
+        within=points.within,
+        value=points.balls.value,
+        arithmetic=arithmetic,
+        processes=settings.processes,
+    )
 
-        def ask(question: CommandQuestion) -> Result:
-            return _ball(Path(), question, ties).ask(
-                **_ways(method, settings, arithmetic),
-                timeout=finite_limit(settings.timeout),
-                options=options,
-                progress=progress,
-            )
+    def say(text: str) -> None:
+        talk.watching.print(text, soft_wrap=True)
 
-        about = {"seed": settings.seed, "arithmetic": arithmetic}
-        folder.answer(ask, progress, about, outputs.json_)
+    verify_folder(view, how, Place(scheduler=cluster, say=say))
 
 
 def _query(network: Network, model: Path, spec: Path) -> _Asked:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bnncert.deadline import Deadline
-from bnncert.engine.methods import REGISTRY, Options
+from bnncert.engine.methods import REGISTRY, Options, Progress
 from bnncert.engine.relaxations.linear import Form
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError, failure_text
 from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
 from bnncert.problem import Targets, Ties
+from bnncert.problem.float32 import Arithmetic
 from bnncert.questions.verify import bound, verify
 from bnncert.regions import SHAPES, Box, ChangeNorm, Cover, Neighbourhood
 from bnncert.regions.changes import is_union
@@ -48,6 +49,9 @@ class Settings:
     within: Radius | None = None
     #: The value of a shape of change; None is its default.
     value: float | None = None
+    arithmetic: Arithmetic = "real"
+    #: Processes that work on one instance.
+    processes: int = 0
 
     def __post_init__(self) -> None:
         # Checked here, so that a mistake is reported before the first instance is answered.
@@ -72,13 +76,24 @@ class Settings:
     @property
     def method_text(self) -> str:
         """The method and those of its options that were chosen, as in `milp form=soft`."""
-        chosen = {"form": self.form, "samples": self.samples, "solver": self.solver}
+        chosen: dict[str, object] = {
+            "form": self.form,
+            "samples": self.samples,
+            "solver": self.solver,
+            "arithmetic": None if self.arithmetic == "real" else self.arithmetic,
+        }
         words = (f"{name}={value}" for name, value in chosen.items() if value is not None)
         return " ".join((self.method, *words))
 
     def options(self, threads: int) -> Options:
         """Return the options of the method."""
-        options = Options(seed=self.seed, threads=threads, memory=self.memory, solver=self.solver)
+        options = Options(
+            seed=self.seed,
+            threads=threads,
+            memory=self.memory,
+            solver=self.solver,
+            processes=self.processes,
+        )
         if self.form is not None:
             options = replace(options, form=self.form)
         return options if self.samples is None else replace(options, samples=self.samples)
@@ -162,24 +177,40 @@ class InstanceAnswer:
     row: Row | None
     certificate: bytes | None = None
     failure: str = ""
+    #: What the row is made from; None without a row.
+    result: Result | None = None
 
 
-def attempt(network: Network, instance: Instance, threads: int) -> InstanceAnswer:
+def attempt(
+    network: Network, instance: Instance, threads: int, watch: Progress | None = None
+) -> InstanceAnswer:
     """Answer one instance; an error becomes an answer without a row."""
     try:
         if instance.certificate is None:
-            return InstanceAnswer(instance, answer(network, instance, threads))
+            return _answered(instance, answer(network, instance, threads, None, watch))
         with folder_for(instance.certificate) as folder:
-            row = answer(network, instance, threads, folder / "certificate.bnncert")
-            content = None if row.certificate is None else Path(row.certificate).read_bytes()
-            return InstanceAnswer(instance, replace(row, certificate=None), content)
+            path = folder / "certificate.bnncert"
+            found = answer(network, instance, threads, path, watch)
+            content = None if found.certificate is None else Path(found.certificate).read_bytes()
+            return _answered(instance, replace(found, certificate=None), content)
     except Exception as error:
         return InstanceAnswer(instance, None, failure=failure_text(error))
 
 
+def _answered(
+    instance: Instance, result: Result, certificate: bytes | None = None
+) -> InstanceAnswer:
+    row = Row.of(instance.key, instance.predicted, result, instance.labels)
+    return InstanceAnswer(instance, row, certificate, result=result)
+
+
 def answer(
-    network: Network, instance: Instance, threads: int = 0, certificate: Path | None = None
-) -> Row:
+    network: Network,
+    instance: Instance,
+    threads: int = 0,
+    certificate: Path | None = None,
+    watch: Progress | None = None,
+) -> Result:
     """Answer one instance, and write its certificate to a file if one is given."""
     settings = instance.settings
     region, label, options = instance.ball, instance.label, settings.options(threads)
@@ -195,30 +226,27 @@ def answer(
             network, place, label, ties=ties, method="interval", options=options, strict=False
         )
         if result.is_misclassified:
-            return Row.of(instance.key, instance.predicted, result, instance.labels)
+            return result
     targets, method, timeout = settings.targets, settings.method, settings.timeout
     if bounding:
-        result = bound(
+        return bound(
             network, region, label, targets=targets, method=method, timeout=timeout, options=options
         )
-    else:
-        result = verify(
-            network,
-            region,
-            label,
-            targets=targets,
-            ties=settings.ties,
-            method=method,
-            timeout=timeout,
-            options=options,
-            certificate=certificate,
-        )
-    return Row.of(instance.key, instance.predicted, result, instance.labels)
+    return verify(
+        network,
+        region,
+        label,
+        targets=targets,
+        ties=settings.ties,
+        arithmetic=settings.arithmetic,
+        method=method,
+        timeout=timeout,
+        options=options,
+        progress=watch,
+        certificate=certificate,
+    )
 
 
 def overdue(instance: Instance, seconds: float) -> InstanceAnswer:
     """Return the answer of a worker that was ended after its time limit: a time-out."""
-    result = Result("timeout", (), seconds, instance.settings.method)
-    return InstanceAnswer(
-        instance, Row.of(instance.key, instance.predicted, result, instance.labels)
-    )
+    return _answered(instance, Result("timeout", (), seconds, instance.settings.method))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from bnncert.engine.methods import Progress
 from bnncert.engine.scheduler import check_address
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import make_folder, write_atomically
@@ -40,6 +41,8 @@ class Place:
     scheduler: str | None = None
     #: Called with a line of text while the scheduler has no workers.
     say: Callable[[str], None] | None = None
+    #: Told what is done for an instance in the calling process.
+    watch: Progress | None = None
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -127,7 +130,7 @@ def _answers(
         say = place.say or (lambda text: None)
         return answer_on_cluster(plan.networks, instances, place.scheduler, say)
     if place.workers == 0:
-        return answer_here(plan.networks, instances)
+        return answer_here(plan.networks, instances, place.watch)
     return answer_in_processes(plan.networks, instances, place.workers)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from bnncert.engine.methods import Progress
 from bnncert.engine.processes import WorkerProcess, usable_cores
 from bnncert.engine.scheduler import connected
 from bnncert.errors import BnncertError, failure_text
@@ -33,11 +34,11 @@ MOST_ATTEMPTS, MOST_FALSE_STARTS = 2, 3
 
 
 def answer_here(
-    networks: Mapping[str, Network], instances: Iterator[Instance]
+    networks: Mapping[str, Network], instances: Iterator[Instance], watch: Progress | None
 ) -> Generator[InstanceAnswer, None, None]:
-    """Answer one instance after the other in this process."""
+    """Answer one instance after the other in this process; `watch` is told what it does."""
     for instance in instances:
-        yield attempt(networks[instance.key.model_hash], instance, 0)
+        yield attempt(networks[instance.key.model_hash], instance, 0, watch)
 
 
 def answer_in_processes(
