@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.consoles import Talk
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     MethodOption,
@@ -16,15 +15,7 @@ from bnncert.cli.options import (
     SchedulerOption,
     TalkOptions,
 )
-from bnncert.cli.relation_command import (
-    AskedTable,
-    RelationOutputs,
-    TableOptions,
-    answer_relation,
-    read_feature,
-    refuse_files,
-)
-from bnncert.cli.unused import refuse_unread
+from bnncert.cli.relation_command import RelationCommand, RelationOutputs, TableOptions
 from bnncert.errors import InputError
 from bnncert.questions.relations.relations import fair as fair_api
 
@@ -58,14 +49,11 @@ def fair(
     talking: TalkOptions,
 ) -> None:
     """Decide whether protected attributes can change the class, with a pair of inputs if so."""
-    refuse_unread(ctx, method)
-    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
-    refuse_files(model, table, outputs)
-    asked = AskedTable.read(model, table, settings)
+    command = RelationCommand(ctx, model, table, method, settings, cluster, outputs, talking)
     protected: list[int | tuple[int, ...]] = []
     values: dict[int, list[float]] = {}
     for text in protect:
-        found, listed = read_feature(asked.columns, text)
+        found, listed = command.feature(text)
         protected.append(found)
         if listed and not isinstance(found, int):
             raise InputError(f"--protect is {text!r}; a one-hot group has no values of its own")
@@ -75,13 +63,12 @@ def fair(
     changing = {f for found in protected for f in ([found] if isinstance(found, int) else found)}
     ask = partial(
         fair_api,
-        asked.network,
+        command.network,
         protected,
-        asked.region(changing),
+        command.region(changing),
         values=values,
         step={} if step is None else {f: step for f in single if f not in values},
-        one_hot=asked.groups,
-        names=asked.columns.names,
+        **command.about,
     )
     title = f"protected: {', '.join(protect)}"
-    answer_relation(ctx, talk, asked, settings, cluster, outputs, ask, title, method)
+    command.answer(title, ask)

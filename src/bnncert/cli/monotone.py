@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.consoles import Talk
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     MethodOption,
@@ -16,15 +15,7 @@ from bnncert.cli.options import (
     SchedulerOption,
     TalkOptions,
 )
-from bnncert.cli.relation_command import (
-    AskedTable,
-    RelationOutputs,
-    TableOptions,
-    answer_relation,
-    read_feature,
-    refuse_files,
-)
-from bnncert.cli.unused import refuse_unread
+from bnncert.cli.relation_command import RelationCommand, RelationOutputs, TableOptions
 from bnncert.errors import InputError
 from bnncert.questions.relations.relations import monotone as monotone_api
 
@@ -69,25 +60,21 @@ def monotone(
     talking: TalkOptions,
 ) -> None:
     """Decide whether a class or score is monotone in a feature, with a pair of inputs if not."""
-    refuse_unread(ctx, method)
-    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
-    refuse_files(model, table, outputs)
-    asked = AskedTable.read(model, table, settings)
-    found, values = read_feature(asked.columns, feature)
+    command = RelationCommand(ctx, model, table, method, settings, cluster, outputs, talking)
+    found, values = command.feature(feature)
     if not isinstance(found, int):
         raise InputError(f"--feature is {feature}; a one-hot group has no order")
     ask = partial(
         monotone_api,
-        asked.network,
+        command.network,
         found,
-        asked.region({found}),
+        command.region({found}),
         increasing=not decreasing,
         label=label,
         score=score,
         step=step,
         values=values or None,
-        one_hot=asked.groups,
-        names=asked.columns.names,
+        **command.about,
     )
-    title = f"{'decreasing' if decreasing else 'increasing'} in {asked.columns.names[found]}"
-    answer_relation(ctx, talk, asked, settings, cluster, outputs, ask, title, method)
+    title = f"{'decreasing' if decreasing else 'increasing'} in {command.columns.names[found]}"
+    command.answer(title, ask)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -14,11 +15,18 @@ from bnncert.cli.bundled_names import point_source
 from bnncert.cli.cluster_options import with_cluster
 from bnncert.cli.command_question import read_network
 from bnncert.cli.consoles import Talk
-from bnncert.cli.options import CertificateOption, JsonOption, MethodOptions, read_clip
+from bnncert.cli.options import (
+    CertificateOption,
+    JsonOption,
+    MethodOptions,
+    TalkOptions,
+    read_clip,
+)
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.cli.progress import watch
 from bnncert.cli.result_views import network_tree
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
+from bnncert.cli.unused import refuse_unread
 from bnncert.engine.answer import Interrupted
 from bnncert.errors import InputError
 from bnncert.model.formats.inputs import pick_point, read_array
@@ -77,30 +85,60 @@ class RelationOutputs:
     json_: JsonOption = None
 
 
-@dataclass(frozen=True, eq=False)
-class AskedTable:
-    """A network and the description of its inputs, as the options state them."""
+@dataclass(eq=False)
+class RelationCommand:
+    """One call of a command: its options, and the network and the table that they name."""
 
+    ctx: typer.Context
     model: Path
-    network: Network
-    columns: TableColumns
-    options: TableOptions
-    groups: tuple[tuple[int, ...], ...]
+    table: TableOptions
+    method: str
+    settings: MethodOptions
+    cluster: str | None
+    outputs: RelationOutputs
+    talking: InitVar[TalkOptions]
+    talk: Talk = field(init=False)
 
-    @staticmethod
-    def read(model: Path, options: TableOptions, settings: MethodOptions) -> AskedTable:
-        """Read the network and the table."""
-        network = read_network(model, settings.sign_zero)
-        columns = TableColumns.plain(network.inputs)
-        if options.table is not None:
-            columns = TableColumns.read(options.table, network.inputs)
-        groups = [*columns.groups.values()]
-        groups += [tuple(_columns(columns, text)) for text in options.one_hot or ()]
-        return AskedTable(model, network, columns, options, tuple(groups))
+    def __post_init__(self, talking: TalkOptions) -> None:
+        refuse_unread(self.ctx, self.method)
+        self.talk = Talk.of(self.ctx, talking, stderr=self.outputs.json_ == "-")
+        written = (self.outputs.certificate, json_path(self.outputs.json_))
+        refuse_unwritable(*written, read=(self.model, self.table.table, self.table.input_))
+
+    @cached_property
+    def network(self) -> Network:
+        """The network."""
+        return read_network(self.model, self.settings.sign_zero)
+
+    @cached_property
+    def columns(self) -> TableColumns:
+        """The names, bounds and steps of its inputs."""
+        if self.table.table is None:
+            return TableColumns.plain(self.network.inputs)
+        return TableColumns.read(self.table.table, self.network.inputs)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The arguments of the question about one-hot groups and names."""
+        stated = [tuple(_columns(self.columns, text)) for text in self.table.one_hot or ()]
+        return {"one_hot": [*self.columns.groups.values(), *stated], "names": self.columns.names}
+
+    def feature(self, text: str) -> tuple[int | tuple[int, ...], list[float]]:
+        """Return what an option names: a feature or group, and its values in NAME=V1,V2."""
+        name, equals, numbers = text.partition("=")
+        found: int | tuple[int, ...] = (
+            tuple(_columns(self.columns, name)) if "," in name else self.columns.find(name.strip())
+        )
+        if not equals:
+            return found, []
+        try:
+            return found, [float(v) for v in numbers.split(",")]
+        except ValueError:
+            raise InputError(f"{text!r}: expected values as in {name}=0,1") from None
 
     def region(self, changing: set[int]) -> Box:
         """Return the inputs that count; `changing` are those that may take all of their values."""
-        options, network = self.options, self.network
+        options, network = self.table, self.network
         clip = read_clip(options.clip)
         columns = self.columns
         if clip is not None:
@@ -127,19 +165,41 @@ class AskedTable:
         except InputError as error:
             raise InputError(f"{options.input_}: {error}") from error
 
-
-def read_feature(columns: TableColumns, text: str) -> tuple[int | tuple[int, ...], list[float]]:
-    """Return what an option names: a feature or group, and its values in NAME=V1,V2."""
-    name, equals, numbers = text.partition("=")
-    found: int | tuple[int, ...] = (
-        tuple(_columns(columns, name)) if "," in name else columns.find(name.strip())
-    )
-    if not equals:
-        return found, []
-    try:
-        return found, [float(v) for v in numbers.split(",")]
-    except ValueError:
-        raise InputError(f"{text!r}: expected values as in {name}=0,1") from None
+    def answer(self, title: str, ask: Callable[..., RelationResult]) -> None:
+        """Ask, and print and write the answer; Ctrl-C shows what is known."""
+        settings, outputs, talk = self.settings, self.outputs, self.talk
+        opening = f"{self.model.name}, {title}; {limit_text(self.ctx, settings.timeout)}"
+        tree = {**network_tree(self.network), "seed": settings.seed, "method": self.method}
+        interrupt = None
+        with (
+            with_cluster(settings.options(), self.cluster, talk) as options,
+            watch(
+                talk.watching, finite_limit(settings.timeout), talk.details.later(opening)
+            ) as progress,
+        ):
+            try:
+                found = ask(
+                    method=self.method,
+                    timeout=remaining(settings.timeout),
+                    options=options,
+                    progress=progress,
+                    certificate=outputs.certificate,
+                )
+            except Interrupted as stop:
+                interrupt, found = stop, stop.answer
+            progress.open()
+            with progress.paused():
+                _show(talk, found)
+                if interrupt is not None:
+                    done = sum(part.status == "holds" for part in found.parts)
+                    line = f"{done} of {found.count} parts are proved"
+                    after = f"interrupted after {found.seconds:.2f} s"
+                    talk.details.print(f"{after}: {line}", soft_wrap=True)
+                elif outputs.certificate is not None:
+                    _show_certificate(talk, found)
+        write_json(outputs.json_, {**tree, **found.to_dict()})
+        if interrupt is not None:
+            raise interrupt
 
 
 def _columns(columns: TableColumns, text: str) -> list[int]:
@@ -149,57 +209,6 @@ def _columns(columns: TableColumns, text: str) -> list[int]:
     if len(numbers) < len(found):
         raise InputError(f"{text!r}: expected features, not groups")
     return numbers
-
-
-def answer_relation(
-    ctx: typer.Context,
-    talk: Talk,
-    asked: AskedTable,
-    settings: MethodOptions,
-    cluster: str | None,
-    outputs: RelationOutputs,
-    ask: Callable[..., RelationResult],
-    title: str,
-    method: str,
-) -> None:
-    """Ask, and print and write the answer; Ctrl-C shows what is known."""
-    limit = finite_limit(settings.timeout)
-    opening = f"{asked.model.name}, {title}; {limit_text(ctx, settings.timeout)}"
-    tree = {**network_tree(asked.network), "seed": settings.seed, "method": method}
-    with (
-        with_cluster(settings.options(), cluster, talk) as options,
-        watch(talk.watching, limit, talk.details.later(opening)) as progress,
-    ):
-        interrupt = None
-        try:
-            found = ask(
-                method=method,
-                timeout=remaining(settings.timeout),
-                options=options,
-                progress=progress,
-                certificate=outputs.certificate,
-            )
-        except Interrupted as stop:
-            interrupt, found = stop, stop.answer
-        progress.open()
-        with progress.paused():
-            _show(talk, found)
-            if interrupt is not None:
-                done = sum(part.status == "holds" for part in found.parts)
-                line = f"{done} of {found.count} parts are proved"
-                after = f"interrupted after {found.seconds:.2f} s"
-                talk.details.print(f"{after}: {line}", soft_wrap=True)
-            elif outputs.certificate is not None:
-                _show_certificate(talk, found)
-    write_json(outputs.json_, {**tree, **found.to_dict()})
-    if interrupt is not None:
-        raise interrupt
-
-
-def refuse_files(model: Path, options: TableOptions, outputs: RelationOutputs) -> None:
-    """Raise if a file cannot be written or is one that the command reads."""
-    written = (outputs.certificate, json_path(outputs.json_))
-    refuse_unwritable(*written, read=(model, options.table, options.input_))
 
 
 def _show(talk: Talk, result: RelationResult) -> None:
