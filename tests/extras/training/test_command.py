@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.errors import InputError, MissingExtraError
 from tests.extras.training.tiny import CLASSES, SIDE, blobs, write_blobs
 from tests.in_process import Outcome, command_line, without_progress
 
@@ -86,6 +87,8 @@ def test_without_pytorch_it_says_what_to_install(
     outcome = command("train", "--data", "tiny.npz", "--out", "net.npz")
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert "bnncert[train]" in outcome.err
+    with pytest.raises(MissingExtraError, match=r"training needs PyTorch: pip install"):
+        bnncert.train("tiny.npz", out="net.npz")
 
 
 def test_other_commands_do_not_import_pytorch() -> None:
@@ -161,7 +164,7 @@ def test_the_function_does_what_the_command_does(command: Callable[..., Outcome]
     assert trained.epochs == tuple(now for now in seen if now.finished)
     assert [now.epoch for now in trained.epochs] == [1, 2, 3]
     assert sorted(p.name for p in Path().iterdir()) == ["net.npz", "same.npz", "tiny.npz"]
-    with pytest.raises(bnncert.InputError, match=r"same\.npz: exists already"):
+    with pytest.raises(InputError, match=r"same\.npz: exists already"):
         bnncert.train("tiny.npz", out="same.npz")
 
 

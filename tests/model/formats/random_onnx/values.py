@@ -11,7 +11,14 @@ import numpy as np
 from onnx import TensorProto
 
 from tests.model.formats.random_onnx.builder import Builder, Form, Shape
-from tests.model.formats.random_onnx.constants import constant, leaf, part, powers, reduce_axes
+from tests.model.formats.random_onnx.constants import (
+    constant,
+    leaf,
+    part,
+    powers,
+    reduce_axes,
+    squeeze_axes,
+)
 
 #: Reshapes and the like, for any tensor.
 MOVERS: dict[str, Form] = {}
@@ -118,10 +125,7 @@ def _unsqueeze(kind: str, b: Builder) -> None:
 
 
 def _with_axes(b: Builder, kind: str, axes: list[int], shape: Shape) -> None:
-    if b.opset < 13:
-        b.then(kind, axes=axes, shape=shape)
-    else:
-        b.then(kind, b.integers(*axes), shape=shape)
+    b.current, b.shape = squeeze_axes(b, kind, b.current, axes), shape
 
 
 MOVERS["Squeeze, axes"] = Form(partial(_squeeze, "axes"))
