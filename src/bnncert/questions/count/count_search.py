@@ -327,7 +327,7 @@ class CountSearch:
         for cells in all_cells(neurons.columns[:, open_], part.groups, neurons.budget):
             self.deadline.check()
             first = (cells.high >= plus).astype(np.float32) - (cells.low <= minus)
-            verdicts = folded.verdicts(first)
+            verdicts = folded(first)
             for row in np.flatnonzero(verdicts == OPEN).tolist():
                 self.deadline.check()
                 verdicts[row] = self._decide(part, known.signs[0], cells, row)

@@ -314,7 +314,10 @@ def all_cells(
     """Yield all cells with at most `budget` changes; row i of `columns` belongs to group i."""
     left = None if budget is None else budget - sum(group.fewest for group in groups)
     if left is None or left >= 0:
-        yield from _CellMoves(columns, groups, left).all()
+        moves = _CellMoves(columns, groups, left)
+        low, high = (part[None, :] for part in moves.start)
+        none = np.zeros((1, 0), dtype=np.int64)
+        yield from moves.extended(none, low, high, np.zeros(1, dtype=np.int64))
 
 
 class _CellMoves:
@@ -373,13 +376,7 @@ class _CellMoves:
             self.numerators = np.array([ways[i][k] for i, k in pairs], dtype=object)
             self.denominators = np.array([bases[i] for i in self.owner.tolist()], dtype=object)
 
-    def all(self) -> Iterator[Cells]:
-        """Yield all cells."""
-        moves = np.zeros((1, 0), dtype=np.int64)
-        low, high = (part[None, :] for part in self.start)
-        yield from self._extended(moves, low, high, np.zeros(1, dtype=np.int64))
-
-    def _extended(
+    def extended(
         self, moves: IntArray, low: FloatArray, high: FloatArray, cost: IntArray
     ) -> Iterator[Cells]:
         """Yield the cells of these moves, and those with more moves of later groups."""
@@ -405,7 +402,7 @@ class _CellMoves:
             grown = np.hstack([moves[own], move[:, None]])
             new_low = low[own] + self.steps[0][move]
             new_high = new_low if self.is_exact else high[own] + self.steps[1][move]
-            yield from self._extended(grown, new_low, new_high, total)
+            yield from self.extended(grown, new_low, new_high, total)
 
     def _cells(self, moves: IntArray, low: FloatArray, high: FloatArray) -> Cells:
         ways: npt.NDArray[np.object_] | None = None

@@ -8,15 +8,14 @@ over one of them certainly is not.  All sums are integers, so they are exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bnncert.arrays import BoolArray, FloatArray, SignArray
+from bnncert.arrays import BoolArray, Float32Array, FloatArray, SignArray
 from bnncert.model.layers import ROUNDOFF, TIED, UNDECIDED, ThresholdLayer
 from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Target
@@ -112,8 +111,12 @@ class LayersAbove:
         layers = sum(a * b for a, b in pairwise(sizes))
         return layers + sizes[-1] * len(self.margins.rows)
 
-    def folded(self, known: KnownSigns) -> FoldedLayers:
-        """Return the layers as functions of the open first-layer signs; known ones are constant."""
+    def folded(self, known: KnownSigns) -> Callable[[Float32Array], SignArray]:
+        """Return what is open on a part of the region as a function, for many points at once.
+
+        It takes the open first-layer signs, 0 if undecided, one row for each point, and returns
+        what they show; known signs are constants in it.
+        """
         levels, open_ = [], np.flatnonzero(known.signs[0] == 0)
         below, layers = known.signs[0], self._network.layers
         for layer, weights, signs in zip(layers, self._weights, known.signs[1:], strict=True):
@@ -125,8 +128,17 @@ class LayersAbove:
             plus, minus = layer.plus_from[rows] - fixed, layer.minus_upto[rows] - fixed
             levels.append((inner, np.abs(inner), plus, minus))
             below, open_ = signs, rows
-        fixed = self.margins.rows @ below.astype(np.float64)
-        return FoldedLayers(tuple(levels), self.margins.rows[:, open_], fixed, self.margins)
+        margins = self.margins
+        last, constant = margins.rows[:, open_], margins.rows @ below.astype(np.float64)
+
+        def verdicts(signs: Float32Array) -> SignArray:
+            for weights, sizes, plus, minus in levels:
+                least, most = _bounds(signs.astype(weights.dtype), weights, sizes)
+                signs = (least > minus).astype(np.float32) - (most < plus)
+            least, most = _bounds(signs.astype(np.float64), last, np.abs(last))
+            return margins.verdicts(least + constant, most + constant)
+
+        return verdicts
 
     def break_ties(self, first: SignArray) -> int:
         """Return what is known of a point with these exact first-layer signs, by enumeration.
@@ -154,29 +166,6 @@ class LayersAbove:
             signs[tied] = choice
             for pattern in self._network.exact_patterns(signs):
                 yield pattern[-1] if pattern else signs
-
-
-@dataclass(frozen=True, eq=False)
-class FoldedLayers:
-    """What is open above the first layer on a part of the region, for many points at once.
-
-    A level has the weights of its open neurons on those below, their absolute values, the least sum
-    for +1 and the largest one for -1.
-    """
-
-    levels: tuple[tuple[npt.NDArray[Any], ...], ...]
-    rows: FloatArray
-    fixed: FloatArray
-    margins: Margins
-
-    def verdicts(self, signs: npt.NDArray[np.float32]) -> SignArray:
-        """Return what the open first-layer signs of each row, 0 if undecided, show."""
-        x = signs
-        for weights, sizes, plus_from, minus_upto in self.levels:
-            least, most = _bounds(x.astype(weights.dtype), weights, sizes)
-            x = (least > minus_upto).astype(np.float32) - (most < plus_from)
-        least, most = _bounds(x.astype(np.float64), self.rows, np.abs(self.rows))
-        return self.margins.verdicts(least + self.fixed, most + self.fixed)
 
 
 def _bounds(x: Any, weights: Any, sizes: Any) -> tuple[Any, Any]:
