@@ -144,12 +144,12 @@ HALF_PIXEL = (
     *("--radius", "0.00392"),
 )
 AFTER_FOUR = """
-import bnncert.radius as radius
-verify, calls = radius.verify, []
+from bnncert.questions.prover import Prover
+decide, calls = Prover.decide, []
 def some(*arguments, **options):
     calls.append(1)
-    return stuck() if len(calls) > 4 else verify(*arguments, **options)
-radius.verify = some
+    return stuck() if len(calls) > 4 else decide(*arguments, **options)
+Prover.decide = some
 """
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import bnncert
 from bnncert.cli.catalogue import ENTRIES, Entry
-from tests.cli.diamond import environment
+from tests.cli.diamond import DIAMOND, environment
 
 #: Libraries that take long to import.
 HEAVY = {"numpy", "scipy", "onnx", "highspy", "clarabel", "numba", "rich"}
@@ -24,9 +25,6 @@ try:
 except SystemExit:
     print(json.dumps(sorted(name for name in sys.modules if "." not in name)), file=sys.stderr)
 """
-
-
-EARLIER = Path(__file__).resolve().parents[1] / "data" / "earlier"
 
 
 def imported(*arguments: str | Path, shown: str = "") -> set[str]:
@@ -55,10 +53,13 @@ def test_check_does_not_import_the_solvers() -> None:
     assert not found & {"onnx", "highspy", "clarabel"}
 
 
-def test_checking_a_robust_certificate_takes_no_library_but_numpy() -> None:
+def test_checking_a_robust_certificate_takes_no_library_but_numpy(tmp_path: Path) -> None:
     """Importing SciPy takes longer than the check of a small certificate."""
-    proof = EARLIER / "certificates" / "1-linf-0.3-90c8fa2dea6c.bnncert"
-    asked = ("check", proof, "--model", EARLIER / "network.npz")
+    model, proof = tmp_path / "net.npz", tmp_path / "proof.bnncert"
+    network = DIAMOND.build()
+    network.save(model)
+    assert bnncert.verify(network, bnncert.Ball("linf", [1.0, 0.0], 0.25), 0, certificate=proof)
+    asked = ("check", proof, "--model", model)
     found = imported(*asked, shown="accepted: for every input")
     assert "numpy" in found
     assert not found & (HEAVY - {"numpy"})
