@@ -15,8 +15,8 @@ from tests.questions.relations.guard import fair, monotone
 GUARDS: list[tuple[Guard, int, str]] = [
     (compare, 200, "equal, different, unknown, certificates"),
     (count, 300, "all, some, none, certificates"),
-    (explain, 120, "some kept, none kept, no class, certificates"),
-    (faults, 100, "exact, certificates"),
+    (explain, 200, "some kept, none kept, no class, certificates"),
+    (faults, 200, "exact, certificates"),
     (fair, 200, "holds, fails, certificates"),
     (monotone, 200, "holds, fails, certificates"),
 ]
