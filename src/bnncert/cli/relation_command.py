@@ -32,7 +32,7 @@ from bnncert.errors import InputError
 from bnncert.model.formats.inputs import pick_point, read_array
 from bnncert.model.network import Network
 from bnncert.questions.relations.relation_answer import MOST_SHARED, RelationResult
-from bnncert.questions.relations.values_table import TableColumns
+from bnncert.questions.relations.table_columns import TableColumns
 from bnncert.regions import Box
 
 

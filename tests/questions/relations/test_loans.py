@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.questions.relations.values_table import TableColumns
+from bnncert.questions.relations.table_columns import TableColumns
 from tests.test_examples import RawNetwork
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples"

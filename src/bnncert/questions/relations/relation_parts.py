@@ -195,20 +195,18 @@ class _BoundRows:
         return Polytope(row, hi[[feature]], lo, hi)
 
 
-def categories(group: Sequence[int], box: Box) -> list[int]:
-    """Return the columns of a one-hot group that can be 1 in the box, the others being 0.
+def unit_states(group: Sequence[int], box: Box) -> tuple[tuple[float, ...], ...]:
+    """Return the states of a one-hot group in the box: one input is 1, and the others are 0.
 
     Raises InputError if 0 or 1 is in the bounds, but not on the grid of the box.
     """
-    found = []
-    for chosen in group:
-        wanted = np.array([float(f == chosen) for f in group])
-        columns = list(group)
-        if np.all((box.lo[columns] <= wanted) & (wanted <= box.hi[columns])):
-            for f, v in zip(columns, wanted.tolist(), strict=True):
+    columns, found = list(group), []
+    for state in np.eye(len(columns)):
+        if np.all((box.lo[columns] <= state) & (state <= box.hi[columns])):
+            for f, v in zip(columns, state.tolist(), strict=True):
                 refuse_off_grid(v, f, box, f"input {f}, which is in a one-hot group,")
-            found.append(chosen)
-    return found
+            found.append(tuple(state.tolist()))
+    return tuple(found)
 
 
 def refuse_off_grid(value: float, feature: int, box: Box, name: str) -> None:
@@ -228,7 +226,7 @@ def refuse_off_grid(value: float, feature: int, box: Box, name: str) -> None:
 
 def part_count(question: PairQuestion) -> int:
     """Return the number of problems of a question; raise if there are none or too many."""
-    if not all(categories(group, question.box) for group in question.one_hot):
+    if not all(unit_states(group, question.box) for group in question.one_hot):
         raise EmptyRegionError("the region is empty: no category of a one-hot group is in it")
     sizes = ([len(states) for _, states in _fixed(question, c)] for c in question.changes)
     pairs = zip(question.changes, sizes, strict=True)
@@ -268,16 +266,13 @@ def _products(network: Network, change: Change) -> Iterator[Product]:
 
 def _fixed(
     question: PairQuestion, change: Change
-) -> list[tuple[tuple[int, ...], Sequence[tuple[float, ...]]]]:
+) -> list[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]]]:
     """Return the inputs that are fixed while something else changes, with all their states.
 
     These are the one-hot groups that do not change, and what changes in other parts, unless its
     values are all that the region has.
     """
-    found: list[tuple[tuple[int, ...], Sequence[tuple[float, ...]]]] = []
-    for group in question.one_hot:
-        chosen = categories(group, question.box)
-        found.append((group, [tuple(float(f == k) for f in group) for k in chosen]))
+    found = [(group, unit_states(group, question.box)) for group in question.one_hot]
     # The checker derives the same parts from the same region.
     space, _, _ = read_space(region_section(question.box), question.network)
     others = (c for c in question.changes if c is not change and c.values)

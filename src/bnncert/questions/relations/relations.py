@@ -18,8 +18,8 @@ from bnncert.questions.relations.relation_answer import RelationResult
 from bnncert.questions.relations.relation_parts import (
     Change,
     PairQuestion,
-    categories,
     refuse_off_grid,
+    unit_states,
 )
 from bnncert.questions.relations.relation_search import answer
 from bnncert.regions import Box, Region
@@ -333,14 +333,13 @@ def feature_change(
 
 def group_change(group: Sequence[int], box: Box, names: Sequence[str]) -> Change:
     """Return the change of a one-hot group from one category to another."""
-    allowed = categories(group, box)
-    if len(allowed) < 2:
+    states = unit_states(group, box)
+    if len(states) < 2:
         shown = ", ".join(names[f] for f in group)
         raise InputError(
-            f"one-hot group {shown} cannot change: the region has {len(allowed)} of its categories"
+            f"one-hot group {shown} cannot change: the region has {len(states)} of its categories"
         )
-    units = tuple(tuple(float(f == chosen) for f in group) for chosen in allowed)
-    return Change(tuple(group), values=units)
+    return Change(tuple(group), values=states)
 
 
 def is_exact(box: Box, feature: int) -> bool:

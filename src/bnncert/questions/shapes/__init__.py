@@ -1,1 +1,1 @@
-"""Robustness on finite unions of boxes: patches, shifts, and brightness in steps of a grid."""
+"""Shapes of change: robustness on unions of boxes, and the largest size that is proved."""

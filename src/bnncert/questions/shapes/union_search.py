@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -116,8 +117,7 @@ def solve_union(
         return search.certified(result) if search.prover.wants_certificate else result
 
 
-@dataclass(frozen=True)
-class _BoxAnswer:
+class _BoxAnswer(NamedTuple):
     """What is known about one target on one box."""
 
     status: Status
