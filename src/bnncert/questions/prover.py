@@ -16,22 +16,23 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bnncert.deadline import TIME_IS_UP, Deadline
 from bnncert.engine.method_run import run_method
 from bnncert.engine.methods import REGISTRY, Method, Options, Progress
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
-from bnncert.kernel.container import Section
 from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import file_identity, folder_for, replacing
 from bnncert.model.network import Network
 from bnncert.problem import Problem
 from bnncert.problem.float32 import Arithmetic
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.proofs.claims import write_claim
 from bnncert.proofs.request import CertificateRequest
+
+if TYPE_CHECKING:
+    from bnncert.kernel.container import Section
 
 #: Called with an answer before a certificate is written.
 Announce: TypeAlias = Callable[[Result], None]
@@ -271,6 +272,9 @@ class Prover:
         assert self.path is not None
         files = [self._proofs[name] for name in names]
         if claim is not None:
+            # Imported on use, because most verifications do not write a certificate.
+            from bnncert.proofs.claims import write_claim
+
             write_claim(self.path, claim, files)
         else:
             (part,) = files
