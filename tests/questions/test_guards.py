@@ -9,6 +9,7 @@ from tests.questions.compare.guard import compare
 from tests.questions.count.guard import count
 from tests.questions.explain.guard import explain
 from tests.questions.faults.guard import faults
+from tests.questions.radius.guard import radius, smallest
 from tests.questions.relations.guard import fair, monotone
 
 #: The questions, how many are asked, and answers that occur.
@@ -19,6 +20,8 @@ GUARDS: list[tuple[Guard, int, str]] = [
     (faults, 200, "exact, certificates"),
     (fair, 200, "holds, fails, certificates"),
     (monotone, 200, "holds, fails, certificates"),
+    (radius, 200, "none, some"),
+    (smallest, 200, "none, some, certificates"),
 ]
 
 

@@ -86,8 +86,8 @@ def radius_option(
     clip: tuple[float, float] | None = None,
     option: str | None = None,
     name: str = "radius",
-) -> float:
-    """Return a radius in input units; `1.5px` is 1.5 of the network's pixel steps.
+) -> tuple[float, RadiusUnit]:
+    """Return a radius in input units and its own unit; `1.5px` is 1.5 pixel steps of the network.
 
     `name` is the name of the option.  Messages show `option`, its whole value, if `text` is only a
     part of it.
@@ -95,7 +95,7 @@ def radius_option(
     shown = text if option is None else option
     if norm in RADIUS_MEANING:
         try:
-            return float(text)
+            return float(text), INPUT_UNITS
         except ValueError:
             raise InputError(
                 f"--{name} is {shown!r}; --norm {norm} expects {RADIUS_MEANING[norm]}"
@@ -104,17 +104,10 @@ def radius_option(
     if radius is None:
         raise InputError(_expected(name, shown))
     try:
-        return radius.in_units(network, network.source, norm, clip)
+        about = network, network.source, norm, clip
+        return radius.in_units(*about), radius.unit_for(*about)
     except InputError as error:
         raise InputError(f"--{error}") from error
-
-
-def radius_unit(
-    text: str, network: Network, norm: ChangeNorm, clip: tuple[float, float] | None
-) -> RadiusUnit:
-    """Return the unit of a radius that `radius_option` accepts."""
-    radius = None if norm in RADIUS_MEANING else read_radius(text)
-    return INPUT_UNITS if radius is None else radius.unit_for(network, network.source, norm, clip)
 
 
 def grid_option(text: str) -> Radius:
@@ -268,8 +261,7 @@ def read_points(
     network, data = scaled_data(network, source, labels, scaling)
     radius, unit = None, INPUT_UNITS
     if shape.radius is not None:
-        radius = radius_option(shape.radius, network, shape.norm, clip)
-        unit = radius_unit(shape.radius, network, shape.norm, clip)
+        radius, unit = radius_option(shape.radius, network, shape.norm, clip)
     grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within, shape.value)
     given: dict[str, Any] = {"grid": grid, "within": within, "value": shape.value}
     try:

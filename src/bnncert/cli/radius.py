@@ -16,7 +16,6 @@ from bnncert.cli.command_question import (
     AskedPoints,
     CommandQuestion,
     radius_option,
-    radius_unit,
     read_network,
     read_points,
     with_argument,
@@ -100,13 +99,12 @@ class SearchOptions:
 
         The points get the unit of the largest radius.
         """
-        network, norm = points.network, points.balls.norm
-        limit, gap = (
-            None if text is None else radius_option(text, network, norm, clip, name=name)
-            for name, text in (("max", self.maximum), ("tolerance", self.tolerance))
-        )
+        about, limit, gap = (points.network, points.balls.norm, clip), None, None
         if self.maximum is not None:
-            points = replace(points, unit=radius_unit(self.maximum, network, norm, clip))
+            limit, unit = radius_option(self.maximum, *about, name="max")
+            points = replace(points, unit=unit)
+        if self.tolerance is not None:
+            gap, _ = radius_option(self.tolerance, *about, name="tolerance")
         return points, limit, gap
 
 

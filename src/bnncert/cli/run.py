@@ -161,7 +161,7 @@ def _planner(
         network, data = pixels.on(network), data.as_pixels()
     clip = read_clip(scaling.clip)
     radii = [
-        radius_option(part, network, points.norm, clip, points.radii)
+        radius_option(part, network, points.norm, clip, points.radii)[0]
         for part in points.radii.split(",")
     ]
     grid, within = balls_option(

@@ -46,7 +46,7 @@ from bnncert.cli.options import (
     TiesOption,
 )
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
-from bnncert.cli.progress import LiveLine, watch
+from bnncert.cli.progress import watch
 from bnncert.cli.result_views import explain_result, partial_result, result_tree, show_result
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.cli.undecided import Asked
@@ -60,7 +60,6 @@ from bnncert.problem.float32 import Arithmetic
 from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.problem.vnnlib.query import Specification
 from bnncert.questions.verify import verify as verify_api
-from bnncert.regions import InputSet
 from bnncert.report.picture import CounterexampleFile
 from bnncert.report.vnncomp_files import vnncomp_result
 from bnncert.results.instance import Settings
@@ -82,24 +81,6 @@ class VerifyOutputs:
     def files(self) -> tuple[Path | None, ...]:
         """The files that are named."""
         return self.witness, self.certificate, self.save_counterexample, json_path(self.json_)
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """The question: `ask` verifies it, `title` and `extra` describe it; a query has no region."""
-
-    network: Network
-    title: str
-    extra: dict[str, Any]
-    ask: Callable[..., Result]
-    question: CommandQuestion | None = None
-    specification: Specification | None = None
-    image_shape: tuple[int, ...] = ()
-
-    @property
-    def region(self) -> InputSet | None:
-        """The ball; None for a query."""
-        return None if self.question is None else self.question.region
 
 
 @grouped
@@ -132,8 +113,14 @@ def verify(
     options = settings.options()
     refuse_unwritable(*outputs.files, read=(model, spec, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
+    limit = limit_text(ctx, settings.timeout)
+    keywords: dict[str, Any] = {"sign_zero": settings.sign_zero, "arithmetic": arithmetic}
+    ask: Callable[..., Result]
+    question, opening = None, None
     if spec is not None:
-        asked = _query(network, model, Path(spec))
+        # The only line of a query is its answer.
+        query = read_vnnlib(Path(spec))
+        ask, about = partial(verify_api, network, query), {"specification": str(Path(spec))}
     else:
         points = read_points(network, ball, ball.shape, scaling)
         show_notes(points.data.notes, talk.details)
@@ -142,31 +129,48 @@ def verify(
             view = FolderView(points, talk, model.name, limit, outputs.json_)
             _verify_folder(view, ties, method, settings, arithmetic, cluster, outputs)
             return
-        asked = _ball(model, points.question(points.index), ties)
-    saved = _saved(outputs.save_counterexample, asked)
-    title = f"{asked.title}; {limit_text(ctx, settings.timeout)}"
-    # The only line of a query is its answer.
-    opening = talk.details.later(title) if asked.specification is None else None
+        question = points.question(points.index)
+        network = question.network
+        ask = partial(verify_api, network, question.region, question.label)
+        keywords |= {"targets": question.targets, "ties": ties}
+        about = {"input": question.where, "labels": question.labels}
+        title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
+        opening = talk.details.later(f"{title}; {limit}")
+    saved = _saved(outputs.save_counterexample, network, question)
     seconds, is_real = finite_limit(settings.timeout), arithmetic == "real"
-    how = Asked(method, options, seconds, asked.question, ties=ties, is_real=is_real)
+    asked = Asked(method, options, seconds, question, ties=ties, is_real=is_real)
     with (
         with_cluster(options, cluster, talk) as options,
-        watch(talk.watching, how.timeout, opening) as progress,
+        watch(talk.watching, seconds, opening) as progress,
         partial_result(talk.details, progress),
     ):
-        result = asked.ask(
-            **_ways(method, settings, arithmetic),
+
+        def announce(found: Result) -> None:
+            progress.open()
+            with progress.paused():
+                _show_answer(talk, asked, found, explain)
+
+        result = ask(
+            **keywords,
+            method=method,
             timeout=remaining(settings.timeout),
             options=options,
             progress=progress,
             certificate=outputs.certificate,
-            announce=_announcing(talk, how, asked, progress, explain),
+            announce=announce,
         )
-    _write_files(talk.details, asked, result, outputs, saved)
+    if outputs.certificate is not None:
+        _show_certificate(talk.details, result)
+    if saved is not None:
+        talk.details.print(saved.write(result.counterexample), soft_wrap=True)
+    if outputs.witness is not None:
+        shown = result if question is not None else _replayable(network, query, result)
+        write_atomically(outputs.witness, vnncomp_result(shown))
     if outputs.json_ is not None:
         # The tree has the hash of the network, which takes long for a large one.
-        extra = {**asked.extra, "seed": settings.seed, "arithmetic": arithmetic}
-        write_json(outputs.json_, result_tree(asked.network, result, asked.region, extra))
+        extra = {**about, "seed": settings.seed, "arithmetic": arithmetic}
+        region = None if question is None else question.region
+        write_json(outputs.json_, result_tree(network, result, region, extra))
 
 
 def _point_or_query(
@@ -178,40 +182,6 @@ def _point_or_query(
     if spec is not None:
         refuse_beside_query(ctx, spec)
     return ball, spec
-
-
-def _ways(method: str, settings: MethodOptions, arithmetic: Arithmetic) -> dict[str, Any]:
-    """Return the keywords of `verify` about how a question is answered."""
-    return {"method": method, "sign_zero": settings.sign_zero, "arithmetic": arithmetic}
-
-
-def _announcing(
-    talk: Talk, how: Asked, asked: _Asked, progress: LiveLine, explain: bool
-) -> Callable[[Result], None]:
-    """Return what prints an answer before its certificate is written."""
-
-    def announce(found: Result) -> None:
-        progress.open()
-        with progress.paused():
-            _show_answer(talk, how, asked, found, explain)
-
-    return announce
-
-
-def _write_files(
-    console: Console,
-    asked: _Asked,
-    result: Result,
-    outputs: VerifyOutputs,
-    saved: CounterexampleFile | None,
-) -> None:
-    """Write the counterexample and the answer, and print where all files are."""
-    if outputs.certificate is not None:
-        _show_certificate(console, result)
-    if saved is not None:
-        console.print(saved.write(result.counterexample), soft_wrap=True)
-    if outputs.witness is not None:
-        write_atomically(outputs.witness, vnncomp_result(_replayable(asked, result)))
 
 
 def _verify_folder(
@@ -253,61 +223,40 @@ def _verify_folder(
     verify_folder(view, how, Place(scheduler=cluster, say=say))
 
 
-def _query(network: Network, model: Path, spec: Path) -> _Asked:
-    specification = read_vnnlib(spec)
-    return _Asked(
-        network,
-        f"{model.name}, {spec.name}",
-        {"specification": str(spec)},
-        partial(verify_api, network, specification),
-        specification=specification,
-    )
-
-
-def _ball(model: Path, question: CommandQuestion, ties: Ties) -> _Asked:
-    network, region = question.network, question.region
-    return _Asked(
-        network,
-        f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}",
-        {"input": question.where, "labels": question.labels},
-        partial(verify_api, network, region, question.label, targets=question.targets, ties=ties),
-        question,
-        image_shape=question.image_shape,
-    )
-
-
-def _saved(path: Path | None, asked: _Asked) -> CounterexampleFile | None:
+def _saved(
+    path: Path | None, network: Network, question: CommandQuestion | None
+) -> CounterexampleFile | None:
     """Return the file for a counterexample, if one is named."""
     if path is None:
         return None
-    network, ball = asked.network, asked.region
-    if ball is None or ball.norm is None:
+    if question is None:
         return CounterexampleFile(path, network.input_shape)
+    ball = question.region
     return CounterexampleFile.around(
-        path, network, ball.middle, ball.clip_lo, ball.clip_hi, asked.image_shape
+        path, network, ball.middle, ball.clip_lo, ball.clip_hi, question.image_shape
     )
 
 
-def _replayable(asked: _Asked, result: Result) -> Result:
+def _replayable(network: Network, query: Specification, result: Result) -> Result:
     """Return the answer for a result file, whose readers compare it with the model's own outputs.
 
     If the executed model does not confirm the counterexample, the answer is unknown.
     """
-    if asked.specification is None or result.counterexample is None:
+    if result.counterexample is None:
         return result
-    executed = as_executed(asked.network, asked.specification, result)
+    executed = as_executed(network, query, result)
     return replace(result, status="unknown", counterexample=None) if executed is None else executed
 
 
-def _show_answer(talk: Talk, how: Asked, asked: _Asked, found: Result, explain: bool) -> None:
+def _show_answer(talk: Talk, asked: Asked, found: Result, explain: bool) -> None:
     """Print the word of VNN-COMP for a query, and the table of targets for a ball."""
-    if asked.specification is None:
-        show_result(talk, how, found, explain=explain)
+    if asked.ball is not None:
+        show_result(talk, asked, found, explain=explain)
         return
     talk.answer.print(found.vnncomp_word)
     # The only line of a query on the standard output is its answer, unless more is asked for.
     about = talk if explain else replace(talk, details=talk.watching)
-    explain_result(about, how, found, explain=explain)
+    explain_result(about, asked, found, explain=explain)
 
 
 def _show_certificate(console: Console, result: Result) -> None:
