@@ -95,7 +95,7 @@ def test_the_process_ends_with_the_one_that_asked(tmp_path: Path) -> None:
         "from tests.engine.test_killable_call import sleep\n"
         f"killable_call(sleep, (Path({str(pid)!r}),), Deadline(600))\n"
     )
-    asking = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[3])
+    asking = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[2])
     for _ in range(6000):
         if pid.exists() and pid.read_text():
             break
