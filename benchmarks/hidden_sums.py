@@ -27,7 +27,7 @@ from bnncert.engine.presolve.stability import settle_states
 from bnncert.engine.search.elimination.bound import EliminationLimits, columns, prepare
 from bnncert.engine.search.elimination.buckets import eliminate
 from bnncert.engine.search.elimination.factors import Gate, gate_of, linear_table
-from bnncert.engine.search.elimination.tables import InexactTableError, Model
+from bnncert.engine.search.elimination.buckets import InexactTableError, Model
 from bnncert.model.network import Network
 from bnncert.regions import Region
 

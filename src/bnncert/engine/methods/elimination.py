@@ -25,6 +25,7 @@ from bnncert.engine.presolve.literals import variable_of
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.replay import Replayer
 from bnncert.engine.search.elimination.bound import EliminationLimits, prepare
+from bnncert.engine.search.elimination.buckets import InexactTableError
 from bnncert.engine.search.elimination.elimination_plan import EliminationPlan
 from bnncert.engine.search.elimination.elimination_search import EliminationSearch, Ending
 from bnncert.engine.search.elimination.factors import (
@@ -32,7 +33,6 @@ from bnncert.engine.search.elimination.factors import (
     last_layer_scopes,
     last_layer_sizes,
 )
-from bnncert.engine.search.elimination.tables import InexactTableError
 from bnncert.engine.search.trace import EliminationTrace
 from bnncert.engine.verdict import Counterexample, TargetResult
 from bnncert.problem import Problem, Target

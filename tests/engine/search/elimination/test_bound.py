@@ -17,14 +17,14 @@ from bnncert.engine.search.elimination.bound import (
     minimise,
     prepare,
 )
-from bnncert.engine.search.elimination.elimination_plan import make_plan
-from bnncert.engine.search.elimination.tables import (
+from bnncert.engine.search.elimination.buckets import (
     EXACT32,
     InexactTableError,
     Model,
     Table,
     float_type,
 )
+from bnncert.engine.search.elimination.elimination_plan import make_plan
 
 FOREVER = Deadline(None)
 ROOMY = EliminationLimits()

@@ -19,9 +19,8 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.engine.search.elimination.buckets import eliminate
+from bnncert.engine.search.elimination.buckets import Model, Table, eliminate
 from bnncert.engine.search.elimination.elimination_plan import EliminationPlan, make_plan
-from bnncert.engine.search.elimination.tables import Model, Table
 
 #: Above this degree no table fits in memory: the rest is ordered by degree, which is faster.
 MOST_FILLED = 40

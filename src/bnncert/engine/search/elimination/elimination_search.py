@@ -47,14 +47,14 @@ from bnncert.engine.search.elimination.bound import (
     minimise,
     prepare,
 )
-from bnncert.engine.search.elimination.factors import build_factors, integer_objective
-from bnncert.engine.search.elimination.tables import (
+from bnncert.engine.search.elimination.buckets import (
     InexactTableError,
     Model,
     Table,
     float_type,
     spread,
 )
+from bnncert.engine.search.elimination.factors import build_factors, integer_objective
 from bnncert.engine.search.trace import LearnedClause
 from bnncert.problem import Objective
 

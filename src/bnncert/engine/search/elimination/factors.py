@@ -27,7 +27,7 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.engine.presolve.literals import variable_of
 from bnncert.engine.presolve.pipeline import Presolved
-from bnncert.engine.search.elimination.tables import Model, Table, float_type, sign_patterns
+from bnncert.engine.search.elimination.buckets import Model, Table, float_type, sign_patterns
 from bnncert.model.rationals import float_below
 from bnncert.problem import Objective
 
