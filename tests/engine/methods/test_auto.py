@@ -15,6 +15,7 @@ from bnncert import Options
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import auto, auto_run
 from bnncert.engine.methods.attack import Attack
+from bnncert.engine.methods.auto import plan_kind
 from bnncert.engine.methods.auto_run import AutoRun, Engine
 from bnncert.engine.methods.base import Context
 from bnncert.engine.methods.milp import MilpMethod
@@ -22,6 +23,7 @@ from bnncert.engine.methods.propagation import PatternEngine
 from bnncert.engine.presolve.literals import literal
 from bnncert.engine.presolve.pipeline import Presolved, presolve
 from bnncert.engine.replay import Replayer
+from bnncert.engine.search.elimination.elimination_plan import make_plan
 from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.tree import Tree
 from bnncert.problem import robustness
@@ -180,3 +182,22 @@ def test_a_large_problem_does_not_starve_the_attack() -> None:
     region = bnncert.Ball("linf", point, 6 * network.pixel_step, network.input_lo, network.input_hi)
     result = bnncert.verify(network, region, 7, timeout=60)
     assert result.status == "not_robust"
+
+
+# -- the stages of `auto` that eliminate variables: which one a plan belongs to -------------------
+
+
+CHAIN = [(v, v + 1) for v in range(20)]
+
+
+def test_a_chain_is_local() -> None:
+    assert plan_kind(make_plan(CHAIN, [], range(21))) == "local"
+
+
+def test_a_table_of_all_variables_is_dense() -> None:
+    assert plan_kind(make_plan([tuple(range(12)), *CHAIN[:11]], [], range(12))) == "dense"
+
+
+def test_a_split_bucket_is_neither() -> None:
+    plan = make_plan([(0, v) for v in range(1, 9)], [], range(9), 2)
+    assert plan.split and plan_kind(plan) == "split"

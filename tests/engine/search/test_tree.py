@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,16 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
+from bnncert import Options
 from bnncert.deadline import Deadline
+from bnncert.engine.methods import reduced_sdp
 from bnncert.engine.presolve.literals import sign_of, variable_of
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.reachability.feasibility import SignPattern, proves_infeasible
 from bnncert.engine.relaxations.reduced.problem import reduce_objective
 from bnncert.engine.search.frontier import Frontier, OpenNode
 from bnncert.engine.search.tree import Tree, TreeOptions
+from bnncert.kernel import check
 from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.problem import robustness
 from tests.brute_force import true_margins
+from tests.engine.relaxations.reduced.test_coupling import any_case
+from tests.kernel.claims import unpack
+from tests.kernel.input_cuts import crossing
 from tests.strategies import NORMS, regions, tiny_networks
 from tests.test_against_brute_force import check_counterexample
 
@@ -204,3 +212,36 @@ def test_a_node_that_runs_out_of_memory_stays_open(monkeypatch: pytest.MonkeyPat
 
 def _raise_memory_error(*_: object) -> None:
     raise MemoryError
+
+
+# -- searches whose nodes inherit an inequality of the input: exact answers and accepted proofs ---
+
+
+@given(data=st.data())
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+def test_the_minimum_is_the_true_one(data: st.DataObject) -> None:
+    net, region = any_case(data)
+    truth = true_margins(net, region, 0)
+    with patch.object(reduced_sdp, "WORTH_CUTS", 1):
+        result = bnncert.bound(
+            net.build(), region, 0, method="bab", options=Options(processes=1), timeout=60
+        )
+    for target in result.targets:
+        assert target.rival is not None
+        assert target.lower <= truth[target.rival] <= target.upper
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("linf", 294), ("box", 149), ("l2", 149), ("l1", 149)])
+def test_its_certificate_is_accepted(kind: str, seed: int, tmp_path: Path) -> None:
+    net, region = crossing(seed, kind)
+    network, path = net.build(), tmp_path / "one.cert"
+    label = int(np.argmax(network.evaluate(region.center)))
+    with patch.object(reduced_sdp, "WORTH_CUTS", 1):
+        result = bnncert.verify(
+            network, region, label, method="bab", options=Options(processes=1), certificate=path
+        )
+    assert result.status == "robust"
+    assert check(path, network).verdict == "robust"
+    assert "cuts" in [s.name for s in unpack(path)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
+from threading import Event
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.engine.search.patterns.enumeration import FlipEnumerator, FlipRules
+from bnncert.deadline import Deadline
+from bnncert.engine.search.patterns.enumeration import Compilation, FlipEnumerator, FlipRules
 from bnncert.engine.search.patterns.enumeration_products import enumerate_node
 from bnncert.engine.search.patterns.interval_propagation import imply, literal_table, propagate
 from bnncert.engine.search.patterns.packed_circuit import pack
@@ -120,3 +123,48 @@ def test_enumeration_by_rules_finds_what_the_evaluation_of_these_patterns_finds(
         else:
             assert found <= violating
     assert compared > 5
+
+
+# -- the compiled enumeration is prepared beside the search ---------------------------------------
+
+
+def test_a_slow_compiler_is_not_waited_for() -> None:
+    slow, released = Compilation(), Event()
+    begun = time.monotonic()
+    assert not slow.is_ready(lambda: released.wait(60) and None, Deadline(0.2))
+    assert not slow.is_ready(lambda: None, Deadline(0.2))
+    assert time.monotonic() - begun < 10
+    released.set()
+    assert slow.wait(10)
+    assert slow.is_ready(lambda: None, Deadline(0.2))
+
+
+def test_what_is_loaded_at_once_is_used_at_once() -> None:
+    assert Compilation().is_ready(lambda: None, Deadline(None))
+
+
+def test_a_compiler_that_fails_is_not_used() -> None:
+    failing = Compilation()
+
+    def fail() -> None:
+        raise RuntimeError("no compiler")
+
+    assert not failing.is_ready(fail, Deadline(0.1))
+    assert not failing.is_ready(fail, Deadline(0.1))
+
+
+def test_the_time_limit_holds_while_the_loop_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(Compilation):
+        def is_ready(self, call: object, limit: Deadline) -> bool:
+            return False
+
+    monkeypatch.setattr("bnncert.engine.search.patterns.enumeration.ENUMERATION", Endless())
+    rng = np.random.default_rng(5)
+    net = deep_network(rng, 14, (14, 12, 12), diagonal=True)
+    center = rng.uniform(-0.3, 0.3, 14)
+    label = int(net.classify(center)[0])
+    ball = bnncert.Ball("linf", center, 0.5)
+    waiting = bnncert.verify(net, ball, label, method="propagation", timeout=20)
+    monkeypatch.undo()
+    compiled = bnncert.verify(net, ball, label, method="propagation", timeout=20)
+    assert waiting.status == compiled.status != "timeout"
