@@ -25,9 +25,8 @@ from bnncert.engine.presolve.literals import variable_of
 from bnncert.engine.presolve.pipeline import Presolved, PresolveRun, over_variables
 from bnncert.engine.presolve.stability import settle_states
 from bnncert.engine.search.elimination.bound import EliminationLimits, columns, prepare
-from bnncert.engine.search.elimination.buckets import eliminate
+from bnncert.engine.search.elimination.buckets import InexactTableError, Model, eliminate
 from bnncert.engine.search.elimination.factors import Gate, gate_of, linear_table
-from bnncert.engine.search.elimination.buckets import InexactTableError, Model
 from bnncert.model.network import Network
 from bnncert.regions import Region
 
