@@ -12,8 +12,6 @@ from bnncert.errors import InputError
 from bnncert.problem import robustness
 from bnncert.questions.prover import solve
 from bnncert.regions import Cover, Region
-from tests.guarded import never_wrong
-from tests.regions.image_guard import shapes
 
 NETWORK = bnncert.Network.from_arrays(
     [[[1, 1, 0, 0], [1, -1, 0, 1], [0, 1, 1, 1]], [[1, 1, 1], [-1, -1, 1]]], [[0, 0, 0], [0, 0]]
@@ -69,10 +67,3 @@ def test_a_method_refuses_what_it_does_not_divide(cover: Cover) -> None:
         with pytest.raises(InputError, match="use verify"):
             solve([problem])
     assert bnncert.verify(NETWORK, cover, 0, timeout=60).status in ("robust", "not_robust")
-
-
-# -- shapes of change beside brute force ----------------------------------------------------------
-
-
-def test_shapes_have_the_verdict_of_all_images() -> None:
-    never_wrong(shapes, 300, occurs=["robust", "not_robust", "certificates"])
