@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bnncert.deadline import OutOfTimeError
 from bnncert.engine.methods import Context
 from bnncert.engine.verdict import Result
-from bnncert.errors import InputError
 from bnncert.model.description import SignZero
-from bnncert.model.formats.atomic import file_identity
 from bnncert.model.network import Network
 from bnncert.problem import Problem
 from bnncert.problem.float32 import Arithmetic
@@ -26,12 +23,6 @@ class CertificateRequest:
     network: Network
     arithmetic: Arithmetic = "real"
     sign_zero: SignZero | None = None
-
-    def __post_init__(self) -> None:
-        # This is checked before the verification, which may take long.
-        source = self.network.source
-        if os.path.isfile(source) and file_identity(source) == file_identity(self.path):
-            raise InputError(f"{self.path}: cannot be written (the network was read from it)")
 
     def write(self, problem: Problem, result: Result, context: Context) -> Result:
         """Write the certificate of a verdict; if that fails, name the trusted solvers."""

@@ -342,6 +342,7 @@ def solve(
     >>> [solve(problem, timeout=60).status for problem in at_most]
     ['not_robust', 'robust']
     """
-    effort = Effort(method, timeout, options, progress, certificate)
-    prover = Prover(effort, [] if stated is None else [stated], arithmetic)
-    return prover.decide(problems, whole=True, stated=stated, check_centre=check_centre)
+    parts = [problems] if isinstance(problems, Problem) else problems
+    networks = [p.network for p in parts[:1]] if stated is None else [stated]
+    prover = Prover(Effort(method, timeout, options, progress, certificate), networks, arithmetic)
+    return prover.decide(parts, whole=True, stated=stated, check_centre=check_centre)

@@ -1,4 +1,4 @@
-"""The Python API: verify, bound, verify_specification and solve."""
+"""The Python API: verify of regions and queries, bound and solve."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import math
 import time
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -328,3 +329,27 @@ def test_magnitudes_that_would_overflow_are_refused() -> None:
         bnncert.Ball("linf", [0.0, 0.0], 1e308)
     with pytest.raises(InputError, match="larger than"):
         Network.from_arrays([np.array([[1e300, 1.0]]), np.ones((2, 1))], [np.zeros(1), np.zeros(2)])
+
+
+def test_a_certificate_does_not_replace_the_network(diamond: Network, tmp_path: Path) -> None:
+    file = tmp_path / "net.npz"
+    diamond.save(file)
+    net, content = bnncert.load(file), file.read_bytes()
+    question: dict[str, Any] = {"timeout": 20, "certificate": file}
+    on_grid = Ball("linf", [1.0, 0.0], 0, -2, 2, grid=0.25)
+    for ask in (
+        lambda: bnncert.verify(net, ball(0.4), 0, **question),
+        lambda: bnncert.smallest(net, on_grid, 0, **question),
+        lambda: solve(robustness(net, ball(0.4), 0), **question),
+    ):
+        with pytest.raises(InputError, match="the network was read from it"):
+            ask()
+    assert file.read_bytes() == content
+
+
+def test_a_region_has_a_label_and_a_query_none(diamond: Network) -> None:
+    query = parse_vnnlib(box_query((0.9, 1.1), (0.0, 0.1)))
+    with pytest.raises(InputError, match="label is missing"):
+        bnncert.verify(diamond, ball(0.4))
+    with pytest.raises(InputError, match="label is 0; a query has no label"):
+        bnncert.verify(diamond, query, 0)
