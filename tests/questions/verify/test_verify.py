@@ -348,7 +348,7 @@ def test_a_certificate_does_not_replace_the_network(diamond: Network, tmp_path: 
 
 
 def test_a_region_has_a_label_and_a_query_none(diamond: Network) -> None:
-    query = parse_vnnlib(box_query((0.9, 1.1), (0.0, 0.1)))
+    query = parse_vnnlib(f"{DECLARATIONS}(assert {box_query((1, 2), (0, 1))})")
     with pytest.raises(InputError, match="label is missing"):
         bnncert.verify(diamond, ball(0.4))
     with pytest.raises(InputError, match="label is 0; a query has no label"):
