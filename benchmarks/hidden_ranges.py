@@ -9,7 +9,7 @@ The first form asks about the images of VNN-COMP's queries with an eps of 1, in 
 multiples of that query's box; an image that the network misclassifies is left out.  The second one
 asks about test images that are classified correctly, in L-inf balls of the radii in pixel levels;
 its numbers are means.  `margin` is the lowest bound of a margin that the states of the last layer
-prove, and `left` how many adversarial classes they leave open.  `seconds` of the option are those
+prove, and `left` how many rivals they leave open.  `seconds` of the option are those
 of each layer's sums, and of the table processor time of the whole presolve.
 """
 

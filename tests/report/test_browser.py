@@ -391,7 +391,7 @@ def test_an_answer_tells_why_it_is_undecided_and_how_to_reproduce_it(
     click(browser, "#rows td.c-method")
     waited(browser, "return document.getElementById('detail').open")
     text = browser.find_element("css selector", ".why").text
-    assert "9 of 9 adversarial classes are open. Hardest: class " in text
+    assert "9 of 9 rivals are open. Hardest: class " in text
     assert "It took 60.00 s with a limit of 60 s" in text
     command = browser.find_element("id", "command").text
     assert re.match(r"bnncert verify sparse\.npz --input POINTS --index \d+ --label \d", command)

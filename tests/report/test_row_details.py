@@ -132,8 +132,7 @@ TARGETS[1]["details"]["presolve"] = [{"layer": 1, "neurons": 500, "open": 120}]
 def test_an_undecided_row_has_reasons() -> None:
     row = replace(ROW, status="timeout", seconds=10.5, key=replace(KEY, method="auto"))
     assert why_undecided(row, TARGETS, "0.25 px", 2 / 255) == [
-        "2 of 3 adversarial classes are open. Hardest: class 2; its margin is between -0.333334 "
-        "and 4.",
+        "2 of 3 rivals are open. Hardest: class 2; its margin is between -0.333334 and 4.",
         "Unstable neurons: 120 of 500 in layer 1.",
         # The attack worked on two classes at once.
         "It took 10.50 s with a limit of 60 s: attack 8.00 s, sdp 2.00 s.",

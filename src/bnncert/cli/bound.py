@@ -1,4 +1,4 @@
-"""`bnncert bound`: a lower bound of the margin over each adversarial class."""
+"""`bnncert bound`: a lower bound of the margin over each rival."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class PixelOptions(PixelScaleOptions):
 
 @dataclass(frozen=True)
 class ScalingOptions(PixelOptions):
-    """The data box, how pixels enter the network, and the adversarial classes."""
+    """The data box, how pixels enter the network, and the rivals."""
 
     targets: Annotated[
         str, typer.Option("--targets", help="all, runner-up, or classes as in 3 or 1,2.")
@@ -372,7 +372,7 @@ class BoundMethodOptions(MethodOptions):
 
 
 def read_targets(text: str) -> Targets:
-    """Return the adversarial classes that `--targets` names."""
+    """Return the rivals that `--targets` names."""
     from bnncert.problem import targets_of
 
     parts = [part.strip() for part in text.split(",")]

@@ -32,7 +32,7 @@ VNNCOMP_WORD: dict[str, str] = {
 
 
 def tie_text(label: int, rival: int, best: int | None, *, one_choice: bool = False) -> str:
-    """Return a tie of the label and an adversarial class in words; `best` is the network's class.
+    """Return a tie of the label and a rival in words; `best` is the network's class.
 
     With `one_choice` it is that of one choice of the signs at 0.
     """
@@ -70,7 +70,7 @@ class Counterexample:
         Its place in a shape of change, such as a brightness offset or the position of a patch.
     label, tied_with
         The class that the input should have, if the property is one about classes; and the
-        adversarial class of the target, if its score is exactly that of the label: a tie.
+        rival of the target, if its score is exactly that of the label: a tie.
     best
         The network's class: of the classes with the highest exact score the one with the lowest
         index; None if irrational numbers leave it open.
@@ -93,7 +93,7 @@ class Counterexample:
 
     @property
     def tie(self) -> bool:
-        """Whether the margin is exactly 0: the label and the adversarial class score the same."""
+        """Whether the margin is exactly 0: the label and the rival score the same."""
         return self.tied_with is not None
 
     @property
@@ -148,7 +148,7 @@ class TargetResult:
     Attributes
     ----------
     name, rival
-        The target, and the adversarial class if it is about one.
+        The target, and the rival if it is about one.
     status
         "robust" (it cannot be reached), "not_robust", "unknown" or "timeout".
     lower, upper

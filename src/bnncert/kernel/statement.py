@@ -1,7 +1,7 @@
 """The claim of a certificate: network, region and property, in exact numbers and in words.
 
 The claim is not proved here.  Claims that would need no proof are rejected: a property without
-adversarial classes or conditions, and a region without inputs.
+rivals or conditions, and a region without inputs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""Targets, and the problem that no target can be reached.
 
 A *target* is one way in which the property can fail: a conjunction f_1 <= 0, .., f_m <= 0 of
 affine functions of the signs of the last layer (for a classifier: one function, the margin over an
-adversarial class).  The property holds iff no target can be reached inside the region, which means
+rival).  The property holds iff no target can be reached inside the region, which means
 F = max_i f_i > 0 for every target.
 """
 
@@ -25,7 +25,7 @@ from bnncert.model.network import Network
 from bnncert.problem.objective import Objective, score_objective
 from bnncert.regions import InputSet, Region
 
-#: The adversarial classes of a question; several ones are in ascending order.
+#: The rivals of a question; several ones are in ascending order.
 Targets: TypeAlias = Literal["all", "runner-up"] | int | tuple[int, ...]
 Ties: TypeAlias = Literal["violation", "robust"]
 
@@ -41,7 +41,7 @@ class Target:
     objectives
         The functions f_1, .., f_m of the signs of the last layer.
     rival
-        The adversarial class, if the target is about one.
+        The rival, if the target is about one.
     """
 
     name: str
@@ -176,7 +176,7 @@ def robustness(
     Returns
     -------
     Problem
-        The problem, with one target for each adversarial class.
+        The problem, with one target for each rival.
 
     Raises
     ------
@@ -224,7 +224,7 @@ def robustness(
 
 
 def _chosen_rivals(network: Network, label: int, targets: object) -> list[int]:
-    """Return the adversarial classes that are stated one by one."""
+    """Return the rivals that are stated one by one."""
     found = targets_of(targets)
     if found is None or isinstance(found, str):
         raise InputError(

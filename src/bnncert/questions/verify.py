@@ -52,11 +52,11 @@ def verify(
     label
         The class that all of them should have; a query has no label, targets or ties.
     targets
-        "all" adversarial classes, the "runner-up" only (the one with the highest score at the
+        "all" rivals, the "runner-up" only (the one with the highest score at the
         centre of the region, as in the paper), a class, or several classes.
     ties
-        Whether an equal score of an adversarial class is a "violation" or "robust".  With "robust"
-        only strict counterexamples count, at which an adversarial class scores more.
+        Whether an equal score of a rival is a "violation" or "robust".  With "robust"
+        only strict counterexamples count, at which a rival scores more.
     sign_zero
         Replaces the sign(0) of the model: "plus", "minus" or "either".
     arithmetic

@@ -1,7 +1,7 @@
 """The rows of a results file counted, in panels and series, for tables, the page and files.
 
 Only answers to the same question are counted together: a panel has one network, norm, grid, data
-box, choice of adversarial classes and rule for ties; a series of it has one method with its limits.
+box, choice of rivals and rule for ties; a series of it has one method with its limits.
 """
 
 from __future__ import annotations
@@ -153,13 +153,13 @@ class Panel:
     def settings(self) -> str:
         """The settings that all rows share, apart from network and norm."""
         targets, clip = self.key.targets, self.key.clip
-        classes = "all adversarial classes" if targets == "all" else f"{self._classes} only"
+        classes = "all rivals" if targets == "all" else f"{self._classes} only"
         box = "no data box" if clip == "none" else f"data box {clip.replace(',', ' to ')}"
         return f"{classes}, {box}, ties: {self.key.ties}, {LABEL_WORDS[self.labels]}"
 
     @property
     def _classes(self) -> str:
-        """The adversarial classes if they are not all."""
+        """The rivals if they are not all."""
         targets = self.key.targets
         if targets == "runner-up":
             return "the runner-up"
@@ -167,13 +167,13 @@ class Panel:
 
     @property
     def name(self) -> str:
-        """Network, norm, inputs and the adversarial classes (if not all) in one line."""
+        """Network, norm, inputs and the rivals (if not all) in one line."""
         name = f"{self.network.name}, {self.norm_name}, {self.inputs}"
         return name if self.key.targets == "all" else f"{name}, {self._classes} only"
 
     @property
     def certified_name(self) -> str:
-        """The name of the share of robust inputs; an accuracy is about all adversarial classes."""
+        """The name of the share of robust inputs; an accuracy is about all rivals."""
         if self.key.targets == "all":
             return CERTIFIED[self.labels]
         return f"certified against {self._classes}"

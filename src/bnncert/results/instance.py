@@ -216,7 +216,7 @@ def answer(
     region, label, options = instance.ball, instance.label, settings.options(threads)
     bounding = settings.question == "bound"
     if settings.targets != "all" or bounding:
-        # Verification checks only the chosen adversarial classes, but the centre may have any
+        # Verification checks only the chosen rivals, but the centre may have any
         # class.  A bound does not check the centre, and a tie there does not exclude a bound.
         ties = "robust" if bounding else settings.ties
         # Methods other than auto have no paths of images, of which only the image is asked about.

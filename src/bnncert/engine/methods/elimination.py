@@ -1,7 +1,6 @@
 """Exact minima by elimination of variables, for networks whose neurons read few inputs each.
 
-Elimination is also an attack on local networks.  For the minimising patterns of all adversarial
-classes, and for patterns of perturbed costs, linear programs find points that have the pattern as
+Elimination is also an attack on local networks.  For the minimising patterns of all rivals, and for patterns of perturbed costs, linear programs find points that have the pattern as
 nearly as possible.  These are often counterexamples that gradients do not find, even if no input
 has the pattern itself.
 """

@@ -1,6 +1,6 @@
 """The search for a strict counterexample after a tie.
 
-At a tie an adversarial class has exactly the score of the label.  That violates the property
+At a tie a rival has exactly the score of the label.  That violates the property
 (unless ties count as robust), but the network's argmax takes the lowest index, and this may be the
 label.  A point with F < 0 has another class in any case.  So before a tie is reported, such a point
 is looked for: at the tie itself, where a third class may score more or the signs at 0 may be chosen

@@ -120,7 +120,7 @@ function answers(entry) {
     const heads = [["class", ""], ["answer", ""], ["lower", "n"], ["upper", "n"], ["margin", "track"], ["s", "n s"], ["stage", "stage"]];
     const head = make("tr", {}, ...heads.map(([text, style]) => make("th", { scope: "col", class: style || null }, text)));
     const margins = make("table", { class: "margins" }, make("thead", {}, head), make("tbody", {}, ...rows));
-    out.push(make("h3", {}, "Margins over the adversarial classes"), make("div", { class: "wide" }, margins));
+    out.push(make("h3", {}, "Margins over the rivals"), make("div", { class: "wide" }, margins));
   }
   if (entry.stages.length) {
     const items = entry.stages.map(([stage, seconds, classes]) =>

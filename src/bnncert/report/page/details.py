@@ -1,7 +1,7 @@
-"""Details of single instances: pictures, margins of the adversarial classes, times, certificate.
+"""Details of single instances: pictures, margins of the rivals, times, certificate.
 
 A decided instance has a verdict; for an undecided one there are sentences that tell why: which
-adversarial classes are open, the gap, and what took the time.
+rivals are open, the gap, and what took the time.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _classes(targets: Sequence[dict[str, Any]]) -> str:
     name = str(hardest.get("target", ""))
     if len(left) == len(targets) == 1:
         return f"Open: {name}; {gap}."
-    return f"{len(left)} of {len(targets)} adversarial classes are open. Hardest: {name}; {gap}."
+    return f"{len(left)} of {len(targets)} rivals are open. Hardest: {name}; {gap}."
 
 
 def _neurons(targets: Sequence[dict[str, Any]]) -> str:

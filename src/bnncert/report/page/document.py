@@ -23,7 +23,7 @@ from bnncert.results.rows import NetworkRecord, OtherAnswer, Row
 from bnncert.results.store import Recorded
 from bnncert.version import __version__
 
-#: The number of instances with pictures and the answers of single adversarial classes.
+#: The number of instances with pictures and the answers of single rivals.
 MOST_DETAILS = 2000
 
 #: The parts of the script, which share one scope.
