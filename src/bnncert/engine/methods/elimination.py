@@ -1,8 +1,9 @@
 """Exact minima by elimination of variables, for networks whose neurons read few inputs each.
 
-Elimination is also an attack on local networks.  For the minimising patterns of all rivals, and for patterns of perturbed costs, linear programs find points that have the pattern as
-nearly as possible.  These are often counterexamples that gradients do not find, even if no input
-has the pattern itself.
+Elimination is also an attack on local networks.  For the minimising patterns of all rivals, and for
+patterns of perturbed costs, linear programs find points that have the pattern as nearly as
+possible.  These are often counterexamples that gradients do not find, even if no input has the
+pattern itself.
 """
 
 from __future__ import annotations
