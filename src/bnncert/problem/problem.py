@@ -1,7 +1,7 @@
 r"""Targets, and the problem that no target can be reached.
 
 A *target* is one way in which the property can fail: a conjunction f_1 <= 0, .., f_m <= 0 of
-affine functions of the signs of the last layer (for a classifier: one function, the margin over an
+affine functions of the signs of the last layer (for a classifier: one function, the margin over a
 rival).  The property holds iff no target can be reached inside the region, which means
 F = max_i f_i > 0 for every target.
 """
