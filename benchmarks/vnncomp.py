@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from bnncert.cli.plain_console import wide_console
+from bnncert.cli.consoles import wide_console
 from bnncert.errors import BnncertError
 from bnncert.extras.vnncomp.category import (
     CategoryInstance,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bnncert.cli import progress
-from bnncert.cli.plain_console import PlainConsole
+from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.progress import LiveLine
 from tests.cli.diamond import HARD, Run, command
 from tests.cli.pseudo_terminal import on_terminal, screen
@@ -81,14 +81,14 @@ def test_a_quiet_console_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> N
 TRAINING = """
 import time
 from types import SimpleNamespace
-from bnncert.cli.plain_console import PlainConsole
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import PlainConsole
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.train import _watch
 from bnncert.extras.training.training_options import TrainingOptions
 
 known = dict(steps=4, loss=0.25, accuracy=0.9, zeros=0.34, seconds=1.0)
-talk = Talk(PlainConsole(), PlainConsole(), PlainConsole(stderr=True), False, False)
-with _watch(talk, TrainingOptions(epochs=3)) as report:
+consoles = Consoles(PlainConsole(), PlainConsole(), PlainConsole(stderr=True), False, False)
+with _watch(consoles, TrainingOptions(epochs=3)) as report:
     for epoch in range(3):
         for step in range(1, 5):
             report(SimpleNamespace(epoch=epoch, step=step, finished=False, **known))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.options import AnswerOutputs
 from bnncert.cli.output import write_json
 from bnncert.cli.progress import LiveLine, watch
@@ -22,7 +22,7 @@ from bnncert.engine.answer import AnswerT, Interrupted
 class AnswerView(ABC, Generic[AnswerT]):
     """Asks the question of one command and shows its answer; a subclass prints it."""
 
-    talk: Talk
+    consoles: Consoles
     outputs: AnswerOutputs
     recording: Recording
     #: What --json states about the question, besides its network and its point.
@@ -37,8 +37,8 @@ class AnswerView(ABC, Generic[AnswerT]):
 
         After Ctrl-C what is known is printed and written as JSON.
         """
-        later = self.talk.details.later(opening)
-        with watch(self.talk.watching, finite_limit(timeout), later) as progress:
+        later = self.consoles.details.later(opening)
+        with watch(self.consoles.watching, finite_limit(timeout), later) as progress:
             try:
                 found = question(progress)
             except Interrupted as stop:
@@ -47,7 +47,7 @@ class AnswerView(ABC, Generic[AnswerT]):
             self._show(progress, found)
 
     def _show(self, progress: LiveLine, found: AnswerT, *, is_interrupted: bool = False) -> None:
-        console, question = self.talk.details, self.recording.question
+        console, question = self.consoles.details, self.recording.question
         progress.open()
         with progress.paused():
             self.print_answer(found)
@@ -67,8 +67,8 @@ class AnswerView(ABC, Generic[AnswerT]):
         if found.certificate is not None:
             size = Path(found.certificate).stat().st_size
             line = f"certificate: {found.certificate} ({size} bytes)"
-            self.talk.details.print(line, soft_wrap=True)
+            self.consoles.details.print(line, soft_wrap=True)
         elif self.outputs.certificate is not None:
             ended = "the search was interrupted" if is_interrupted else "there is no proof"
             reason = found.no_certificate or ended
-            self.talk.details.print(f"no certificate: {reason}", soft_wrap=True)
+            self.consoles.details.print(f"no certificate: {reason}", soft_wrap=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bnncert.cli.consoles import Talk
-from bnncert.cli.plain_console import say_interrupted
+from bnncert.cli.consoles import Consoles, say_interrupted
 from bnncert.cli.progress import watch
 from bnncert.errors import BnncertError
 from bnncert.results.instance import InstanceAnswer
@@ -39,11 +38,11 @@ def run_shown(
     results: ResultsFile,
     place: Place,
     certificates: Path | None,
-    talk: Talk,
+    consoles: Consoles,
     show_rows: Callable[[AnsweredInstances], None],
 ) -> Finished:
     """Run a plan and show its rows; after Ctrl-C show the rows so far and re-raise."""
-    console = talk.details
+    console = consoles.details
     show_notes(plan.notes, console)
     known, total = finished_rows(plan, results), len(plan.instances)
     if known:
@@ -53,13 +52,13 @@ def run_shown(
     for instance, row in known:
         estimate.finish(instance, row.seconds)
     try:
-        with watch(talk.watching) as live:
+        with watch(consoles.watching) as live:
 
             def report(done: int, total: int, answer: InstanceAnswer | None) -> None:
                 if answer is not None:
                     seconds = 0.0 if answer.row is None else answer.row.seconds
                     estimate.finish(answer.instance, seconds)
-                    if talk.verbose:
+                    if consoles.verbose:
                         with live.paused():
                             console.print(_line(answer), soft_wrap=True)
                 left = estimate.remaining(max(1, place.workers)) if done else None

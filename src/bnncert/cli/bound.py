@@ -7,7 +7,7 @@ import typer
 from bnncert.cli.batches import show_notes
 from bnncert.cli.cluster_options import with_cluster
 from bnncert.cli.command_question import read_network, read_points, with_argument
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallOptions,
@@ -17,9 +17,9 @@ from bnncert.cli.options import (
     JsonOption,
     MethodOption,
     ModelArgument,
+    PrintOptions,
     ScalingOptions,
     SchedulerOption,
-    TalkOptions,
 )
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.cli.progress import watch
@@ -43,26 +43,26 @@ def bound(
     cluster: SchedulerOption = None,
     explain: ExplainOption = False,
     json_: JsonOption = None,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Bound the margin over each rival class by one method."""
     refuse_unread(ctx, method)
-    talk = Talk.of(ctx, talking, stderr=json_ == "-")
+    consoles = Consoles.of(ctx, printing, stderr=json_ == "-")
     ball = with_argument(ball, point)
     options = settings.options()
     refuse_unwritable(json_path(json_), read=(model, ball.input_, ball.labels))
     network = read_network(model, settings.sign_zero)
     points = read_points(network, ball, ball.shape, scaling)
     question = points.question(points.index)
-    show_notes(points.data.notes, talk.details)
+    show_notes(points.data.notes, consoles.details)
     title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
     title += f", method {method}; {limit_text(ctx, settings.timeout)}"
     limit = finite_limit(settings.timeout)
     asked = Asked(method, options, limit, question)
     with (
-        with_cluster(options, cluster, talk) as options,
-        watch(talk.watching, limit, talk.details.later(title)) as progress,
-        partial_result(talk.details, progress),
+        with_cluster(options, cluster, consoles) as options,
+        watch(consoles.watching, limit, consoles.details.later(title)) as progress,
+        partial_result(consoles.details, progress),
     ):
         result = bound_api(
             question.network,
@@ -75,7 +75,7 @@ def bound(
             progress=progress,
         )
         progress.open()
-    show_result(talk, asked, result, explain=explain)
+    show_result(consoles, asked, result, explain=explain)
     if json_ is not None:
         extra = {"input": question.where, "labels": question.labels, "seed": settings.seed}
         write_json(json_, result_tree(question.network, result, question.region, extra))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.engine.methods import Options
 from bnncert.engine.scheduler import connected
 
 
 @contextmanager
-def with_cluster(options: Options, address: str | None, talk: Talk) -> Iterator[Options]:
+def with_cluster(options: Options, address: str | None, consoles: Consoles) -> Iterator[Options]:
     """Return the options with the workers of the scheduler at an address, if one is given.
 
     The search also runs in this process, so workers may join later.
@@ -23,5 +23,5 @@ def with_cluster(options: Options, address: str | None, talk: Talk) -> Iterator[
     with connected(address) as cluster:
         if not cluster.threads():
             line = f"note: {address} has no workers yet; the search begins without them"
-            talk.watching.print(line, soft_wrap=True)
+            consoles.watching.print(line, soft_wrap=True)
         yield replace(options, cluster=cluster)

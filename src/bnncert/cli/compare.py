@@ -13,7 +13,7 @@ from bnncert.arrays import FloatArray
 from bnncert.cli.bundled_names import NETWORKS, POINTS, model_file, points_source
 from bnncert.cli.command_question import grid_option, read_question
 from bnncert.cli.completion import among
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallNormOption,
@@ -24,12 +24,12 @@ from bnncert.cli.options import (
     MethodOption,
     PixelOptions,
     PointOptions,
+    PrintOptions,
     RadiusOption,
     SaveCounterexampleOption,
     ScalingOptions,
     SeedOption,
     SignZeroOption,
-    TalkOptions,
     TimeoutOption,
     WithinOption,
     read_clip,
@@ -134,7 +134,7 @@ def compare(
     ],
     options: TwoNetworksOptions,
     json_: JsonOption = None,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Compare two networks; exit code 1 if they differ."""
     files = first, second
@@ -142,7 +142,7 @@ def compare(
         check_regular(file)
         if is_database(file):
             raise InputError(f"{file}: not a network; bnncert diff compares two results files")
-    talk = Talk.of(ctx, talking, stderr=json_ == "-")
+    consoles = Consoles.of(ctx, printing, stderr=json_ == "-")
     refuse_unread(ctx, options.method)
     outputs = (options.certificate, options.save_counterexample, json_path(json_))
     refuse_unwritable(*outputs, read=(*files, options.input_, options.data))
@@ -155,9 +155,9 @@ def compare(
     saved = _saved(options.save_counterexample, a, question)
     names = f"A = {files[0].name}, B = {files[1].name}"
     title = f"{names}: {question.title}; {limit_text(ctx, options.timeout)}"
-    opening = talk.details.later(title)
+    opening = consoles.details.later(title)
     tree = _about(a, b, question.region, options)
-    with watch(talk.watching, finite_limit(options.timeout), opening) as progress:
+    with watch(consoles.watching, finite_limit(options.timeout), opening) as progress:
         try:
             result = compare_networks(
                 a,
@@ -174,18 +174,18 @@ def compare(
         except Interrupted as stop:
             progress.open()
             with progress.paused():
-                _show(talk, stop.answer)
-                talk.details.print("interrupted: the comparison is not finished")
+                _show(consoles, stop.answer)
+                consoles.details.print("interrupted: the comparison is not finished")
             write_json(json_, {**tree, **stop.answer.to_dict(), "interrupted": True})
             raise
         progress.open()
-    _show(talk, result)
+    _show(consoles, result)
     if saved is not None:
         found = result.difference
         written = saved.write(None if found is None else found.as_counterexample())
-        talk.details.print(written, soft_wrap=True)
+        consoles.details.print(written, soft_wrap=True)
     if options.certificate is not None:
-        _show_certificate(talk, result)
+        _show_certificate(consoles, result)
     write_json(json_, {**tree, **result.to_dict()})
     if result.status == "different":
         raise typer.Exit(1)
@@ -279,37 +279,37 @@ def _about(
     }
 
 
-def _show(talk: Talk, result: NetworkComparison) -> None:
+def _show(consoles: Consoles, result: NetworkComparison) -> None:
     """Print the layers, the inputs with different classes, the answer and remarks."""
     table = result.table()
     shown = plain_table(*table.heads, left=table.heads[: table.left])
     for row in table.rows:
         shown.add_row(*row)
-    talk.details.print(shown)
+    consoles.details.print(shown)
     if result.first_difference:
-        talk.details.print(f"first difference: {result.first_difference}", soft_wrap=True)
-    talk.answer.print(result.heading, soft_wrap=True)
+        consoles.details.print(f"first difference: {result.first_difference}", soft_wrap=True)
+    consoles.answer.print(result.heading, soft_wrap=True)
     for note in result.notes:
-        talk.details.print(f"note: {note}", soft_wrap=True)
+        consoles.details.print(f"note: {note}", soft_wrap=True)
     found = result.inputs
     if found is not None and found.differing.size:
         for k in range(min(MOST_INPUTS, found.differing.size)):
             classes = f"class {found.first[k]} of A, {found.second[k]} of B"
-            talk.details.print(f"input {found.differing[k]}: {classes}", soft_wrap=True)
+            consoles.details.print(f"input {found.differing[k]}: {classes}", soft_wrap=True)
         rest = found.differing.size - MOST_INPUTS
         if rest > 0:
-            talk.details.print(f"{rest} more; --json FILE lists all", soft_wrap=True)
-    if talk.verbose and result.difference is not None:
+            consoles.details.print(f"{rest} more; --json FILE lists all", soft_wrap=True)
+    if consoles.verbose and result.difference is not None:
         for name, scores in zip("AB", result.difference.scores, strict=True):
             text = ", ".join(f"{score:.6g}" for score in scores.tolist())
-            talk.details.print(f"scores of {name} at the input: {text}", soft_wrap=True)
+            consoles.details.print(f"scores of {name} at the input: {text}", soft_wrap=True)
 
 
-def _show_certificate(talk: Talk, result: NetworkComparison) -> None:
+def _show_certificate(consoles: Consoles, result: NetworkComparison) -> None:
     """Print where the certificate is, or that there is none."""
     if result.certificate is not None:
         size = Path(result.certificate).stat().st_size
-        talk.details.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)
+        consoles.details.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)
     else:
         why = "there is no answer" if result.status in ("unknown", "timeout") else "see the notes"
-        talk.details.print(f"no certificate: {why}")
+        consoles.details.print(f"no certificate: {why}")

@@ -6,17 +6,54 @@ of the program itself (`bnncert -q verify ...`).
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import typer
+from rich.console import Console
 
-from bnncert.cli.options import TalkOptions
-from bnncert.cli.plain_console import PlainConsole, wide_console
+from bnncert.cli.options import PrintOptions
 from bnncert.errors import InputError
 
 
+class PlainConsole(Console):
+    """A console that does not interpret markup or emoji codes in names from files."""
+
+    def __init__(
+        self, *, stderr: bool = False, width: int | None = None, quiet: bool = False
+    ) -> None:
+        super().__init__(
+            stderr=stderr, width=width, quiet=quiet, markup=False, emoji=False, highlight=False
+        )
+
+    def later(self, text: str) -> Callable[[], None]:
+        """Return what prints a line."""
+        return lambda: self.print(text, soft_wrap=True)
+
+    def on_broken_pipe(self) -> None:
+        """Raise an exception for :func:`bnncert.cli.program.main`, which sets the exit code."""
+        raise BrokenPipeError
+
+
+def wide_console(width: int = 140, *, stderr: bool = False, quiet: bool = False) -> PlainConsole:
+    """Return a console that is wide enough for a table if there is no terminal."""
+    console = PlainConsole(stderr=stderr, quiet=quiet)
+    return console if console.is_terminal else PlainConsole(stderr=stderr, width=width, quiet=quiet)
+
+
+def say_interrupted(console: Console, done: int, total: int, place: object) -> None:
+    """Print after Ctrl-C where the finished instances are stored."""
+    console.print(
+        f"{done} of {total} instances are in {place}; the same command continues from there",
+        soft_wrap=True,
+    )
+    # After Ctrl-C the process ends without flushing its buffers.
+    sys.stdout.flush()
+
+
 @dataclass(frozen=True)
-class Talk:
+class Consoles:
     """The consoles of one command."""
 
     #: For the answer, which is always printed.
@@ -30,8 +67,8 @@ class Talk:
 
     @staticmethod
     def of(
-        ctx: typer.Context, options: TalkOptions, *, stderr: bool = False, width: int | None = None
-    ) -> Talk:
+        ctx: typer.Context, options: PrintOptions, *, stderr: bool = False, width: int | None = None
+    ) -> Consoles:
         """Return the consoles; `stderr` if the standard output is for JSON.
 
         With a `width` the consoles have this width if there is no terminal.
@@ -44,5 +81,9 @@ class Talk:
         watching = PlainConsole(stderr=True, quiet=quiet)
         if width is None:
             answer = PlainConsole(stderr=stderr)
-            return Talk(answer, PlainConsole(stderr=stderr, quiet=quiet), watching, quiet, verbose)
-        return Talk(wide_console(width), wide_console(width, quiet=quiet), watching, quiet, verbose)
+            return Consoles(
+                answer, PlainConsole(stderr=stderr, quiet=quiet), watching, quiet, verbose
+            )
+        return Consoles(
+            wide_console(width), wide_console(width, quiet=quiet), watching, quiet, verbose
+        )

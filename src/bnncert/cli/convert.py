@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.options import ModelArgument, SignZeroOption
 from bnncert.cli.output import refuse_unwritable
-from bnncert.cli.plain_console import PlainConsole
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.loading import load

@@ -14,7 +14,7 @@ from bnncert.cli.command_question import (
     read_network,
     with_argument,
 )
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
@@ -23,10 +23,10 @@ from bnncert.cli.options import (
     InputArgument,
     ModelArgument,
     PointOptions,
+    PrintOptions,
     ScalingOptions,
     SeedOption,
     SignZeroOption,
-    TalkOptions,
     TiesOption,
     TimeoutOption,
     WithinOption,
@@ -85,10 +85,10 @@ def count(
     ties: TiesOption = "violation",
     settings: CountSettings,
     outputs: AnswerOutputs,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Count the grid points of a region whose class changes, with certified bounds."""
-    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
     point = with_argument(point, place)
     refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
@@ -96,7 +96,7 @@ def count(
     title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
     recording = Recording(outputs.results, "count", question, question.ball_text, {"ties": ties})
     about = {"ties": ties, "region": question.region.to_dict(), "seed": settings.seed}
-    _CountView(talk, outputs, recording, about).ask(
+    _CountView(consoles, outputs, recording, about).ask(
         f"{title}; {limit_text(ctx, settings.timeout)}",
         settings.timeout,
         lambda progress: count_points(
@@ -137,8 +137,8 @@ class _CountView(AnswerView[CountResult]):
 
     def print_answer(self, found: CountResult) -> None:
         """Print the bounds, and with -q only a sentence."""
-        if self.talk.quiet:
-            self.talk.answer.print(found.summary, soft_wrap=True, highlight=False)
-        self.talk.details.print(
+        if self.consoles.quiet:
+            self.consoles.answer.print(found.summary, soft_wrap=True, highlight=False)
+        self.consoles.details.print(
             str(found.table(certificate=False)), soft_wrap=True, highlight=False
         )

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from rich.console import Console, RenderableType
 
-from bnncert.cli.plain_console import PlainConsole
+from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.progress import watch
 from bnncert.cli.result_views import totals_text
 from bnncert.engine.methods import Options

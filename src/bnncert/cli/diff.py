@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from bnncert.cli.consoles import wide_console
 from bnncert.cli.options import JsonOption
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
-from bnncert.cli.plain_console import wide_console
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.report.diff_tables import (

@@ -13,11 +13,10 @@ import typer
 from bnncert.cli.batches import refuse_failures, run_shown, show_notes
 from bnncert.cli.command_question import grid_option
 from bnncert.cli.completion import among
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles, wide_console
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import GridOption, LabelsOption, TalkOptions
+from bnncert.cli.options import GridOption, LabelsOption, PrintOptions
 from bnncert.cli.output import refuse_clashes, refuse_unwritable
-from bnncert.cli.plain_console import wide_console
 from bnncert.cli.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
@@ -84,16 +83,16 @@ def experiment(
         Path | None,
         typer.Option("--certificate", help="Folder of the certificates (default: beside --out)."),
     ] = None,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Run the experiments of a file; the same command again continues an interrupted run."""
     refuse_together(
         ctx, "scheduler", {"workers": "the workers of the scheduler answer, not processes here"}
     )
-    talk = Talk.of(ctx, talking, width=200)
+    consoles = Consoles.of(ctx, printing, width=200)
 
     def say(text: str) -> None:
-        talk.watching.print(text, soft_wrap=True)
+        consoles.watching.print(text, soft_wrap=True)
 
     path = find_configuration(config)
     place = Place(workers, scheduler, say)
@@ -107,7 +106,7 @@ def experiment(
     if dry_run:
         _show_plan(plan, target, workers)
     else:
-        _run(plan, target, place, certificates, talk)
+        _run(plan, target, place, certificates, consoles)
 
 
 def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
@@ -126,21 +125,23 @@ def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
     )
 
 
-def _run(plan: Plan, target: Path, place: Place, certificates: Path | None, talk: Talk) -> None:
+def _run(
+    plan: Plan, target: Path, place: Place, certificates: Path | None, consoles: Consoles
+) -> None:
     """Run a plan and print the results."""
     with ResultsFile(target) as results:
 
         def show_rows(rows: AnsweredInstances) -> None:
-            talk.details.print(experiment_table(rows))
+            consoles.details.print(experiment_table(rows))
 
-        finished = run_shown(plan, results, place, certificates, talk, show_rows)
+        finished = run_shown(plan, results, place, certificates, consoles, show_rows)
     total = len(plan.instances)
-    talk.answer.print(f"{len(finished.rows)} of {total} instances in {target}", soft_wrap=True)
+    consoles.answer.print(f"{len(finished.rows)} of {total} instances in {target}", soft_wrap=True)
     written = sum(row.certificate is not None for _, row in finished.rows)
     if written:
         folder = certificates or default_folder(target)
-        talk.details.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
-    refuse_failures(finished.failures, total, talk.answer)
+        consoles.details.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
+    refuse_failures(finished.failures, total, consoles.answer)
 
 
 def _files(texts: Iterable[str]) -> dict[str, str]:

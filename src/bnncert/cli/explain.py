@@ -15,7 +15,7 @@ from bnncert.cli.command_question import (
     read_network,
     with_argument,
 )
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
@@ -27,8 +27,8 @@ from bnncert.cli.options import (
     ModelArgument,
     PixelOptions,
     PointOptions,
+    PrintOptions,
     ScalingOptions,
-    TalkOptions,
     TiesOption,
 )
 from bnncert.cli.output import refuse_unwritable
@@ -104,11 +104,11 @@ def explain(
     method: MethodOption = "auto",
     ties: TiesOption = "violation",
     outputs: ExplainOutputs,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Find inputs that suffice for the class of an image, and show that each is needed."""
     refuse_unread(ctx, method)
-    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
     point, options = with_argument(point, place), settings.options()
     refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
@@ -135,7 +135,7 @@ def explain(
             raise InputError(f"{question.where}: {error}") from error
 
     opening = f"{title}; {limit_text(ctx, settings.timeout)}"
-    view = _ExplanationView(talk, outputs, recording, about, picture)
+    view = _ExplanationView(consoles, outputs, recording, about, picture)
     view.ask(opening, settings.timeout, ask)
 
 
@@ -181,10 +181,10 @@ class _ExplanationView(AnswerView[Explanation]):
 
     def print_answer(self, found: Explanation) -> None:
         """Print the answer and write the picture."""
-        console = self.talk.details
-        if self.talk.verbose:
+        console = self.consoles.details
+        if self.consoles.verbose:
             console.print(str(found.table(certificate=False)), soft_wrap=True)
-        self.talk.answer.print(found.heading, soft_wrap=True)
+        self.consoles.answer.print(found.heading, soft_wrap=True)
         if 0 < len(found.kept) <= MOST_LISTED:
             console.print(f"kept inputs: {', '.join(map(str, found.kept))}")
         console.print(f"other inputs: {found.domain.text}", soft_wrap=True)

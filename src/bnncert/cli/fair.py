@@ -12,8 +12,8 @@ from bnncert.cli.options import (
     MethodOption,
     MethodOptions,
     ModelArgument,
+    PrintOptions,
     SchedulerOption,
-    TalkOptions,
 )
 from bnncert.cli.relation_command import RelationCommand, RelationOutputs, TableOptions
 from bnncert.errors import InputError
@@ -46,10 +46,10 @@ def fair(
     settings: MethodOptions,
     cluster: SchedulerOption = None,
     outputs: RelationOutputs,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Decide whether protected attributes can change the class, with a pair of inputs if so."""
-    command = RelationCommand(ctx, model, table, method, settings, cluster, outputs, talking)
+    command = RelationCommand(ctx, model, table, method, settings, cluster, outputs, printing)
     protected: list[int | tuple[int, ...]] = []
     values: dict[int, list[float]] = {}
     for text in protect:

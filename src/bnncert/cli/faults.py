@@ -9,7 +9,7 @@ import typer
 
 from bnncert.cli.answer_view import AnswerView
 from bnncert.cli.command_question import read_decision, read_network, with_argument
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
@@ -20,8 +20,8 @@ from bnncert.cli.options import (
     MethodOptions,
     ModelArgument,
     PointOptions,
+    PrintOptions,
     ScalingOptions,
-    TalkOptions,
     TiesOption,
     WithinOption,
 )
@@ -91,11 +91,11 @@ def faults(
     method: MethodOption = "auto",
     settings: MethodOptions,
     outputs: AnswerOutputs,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Find how many weight bits may flip, or thresholds be stuck, before the class can change."""
     refuse_unread(ctx, method)
-    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
     point, options = with_argument(point, place), settings.options()
     refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
@@ -111,7 +111,7 @@ def faults(
     asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
     recording = Recording(outputs.results, "faults", question, question.ball_text, asked)
     about = {"ties": ties, "method": method, "seed": settings.seed}
-    _FaultsView(talk, outputs, recording, about).ask(
+    _FaultsView(consoles, outputs, recording, about).ask(
         f"{title}; {limit_text(ctx, settings.timeout)}",
         settings.timeout,
         lambda progress: faults_api(
@@ -136,15 +136,17 @@ class _FaultsView(AnswerView[FaultsResult]):
 
     def print_answer(self, found: FaultsResult) -> None:
         """Print the table, and the faults that change the class."""
-        console = self.talk.details
-        self.talk.answer.print(str(found.table(certificate=False)), soft_wrap=True, highlight=False)
+        console = self.consoles.details
+        self.consoles.answer.print(
+            str(found.table(certificate=False)), soft_wrap=True, highlight=False
+        )
         rows = [row for row in found.rows if row.counterexample is not None]
         if rows and rows[0].falsified == 0:
             console.print("the class is another one without any fault", soft_wrap=True)
-        elif rows and not self.talk.verbose:
+        elif rows and not self.consoles.verbose:
             fewest = min(rows, key=lambda row: row.falsified or 0)
             console.print(_changes(fewest, MOST_LISTED), soft_wrap=True)
-        for row in rows if self.talk.verbose else ():
+        for row in rows if self.consoles.verbose else ():
             console.print(_changes(row), soft_wrap=True)
         if not found:
             line = "open: the numbers between certified and falsified are undecided"

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from bnncert.cli.batches import refuse_failures, show_notes
 from bnncert.cli.command_question import AskedPoints, CommandQuestion
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.output import refuse_clashes, write_json
 from bnncert.cli.progress import LiveLine, watch
 from bnncert.cli.result_views import has_margin, network_tree, result_tree, totals_text
@@ -42,7 +42,7 @@ class FolderView:
     """Prints the answers about a folder; `model` and `limit` are for the title."""
 
     points: AskedPoints
-    talk: Talk
+    consoles: Consoles
     model: str
     limit: str
     #: The target of --json, and the answers for it so far.
@@ -68,7 +68,7 @@ class FolderView:
         images = f"{self.points.text}: {len(data.names)} image(s)"
         with progress.paused():
             title = f"{self.model}, {images}, {what}; {labels}; {self.limit}"
-            self.talk.details.print(title, soft_wrap=True)
+            self.consoles.details.print(title, soft_wrap=True)
         tree = {**about, "input": self.points.text, "images": self.trees}
         try:
             yield
@@ -79,7 +79,7 @@ class FolderView:
         finally:
             with progress.paused():
                 text = f"{total(time.monotonic() - started)}{ended}"
-                self.talk.answer.print(text, soft_wrap=True)
+                self.consoles.answer.print(text, soft_wrap=True)
         write_json(self.json_, tree)
 
     def line(self, console: Console, index: int, label: int, text: Text, seconds: float) -> None:
@@ -91,14 +91,14 @@ class FolderView:
 
 def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
     """Verify all images of a folder; the time limit holds for each."""
-    points, talk = view.points, view.talk
+    points, consoles = view.points, view.consoles
     data, results_so_far = points.data, list[Result]()
     if points.label is not None:
         labels = np.full(len(data.names), points.label)
         data = replace(data, labels=labels, labels_where="--label")
     assert points.radius is not None
     plan = plan_run(points.network, data, [points.radius], clip=points.clip, settings=settings)
-    show_notes(plan.notes[len(data.notes) :], talk.details)
+    show_notes(plan.notes[len(data.notes) :], consoles.details)
     about = {"seed": settings.seed, "arithmetic": settings.arithmetic}
 
     def report(done: int, total: int, answer: InstanceAnswer | None) -> None:
@@ -110,12 +110,12 @@ def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
         extra = {"input": place, "labels": answer.instance.labels, **about}
         view.trees.append(result_tree(points.network, found, answer.instance.ball, extra))
         with progress.paused():
-            view.line(talk.details, key.input_index, key.label, _verdict(found), found.seconds)
+            view.line(consoles.details, key.input_index, key.label, _verdict(found), found.seconds)
 
     with (
         TemporaryDirectory(prefix="bnncert-") as folder,
         ResultsFile(Path(folder) / "results.sqlite") as results,
-        watch(talk.watching) as progress,
+        watch(consoles.watching) as progress,
         view.answers(
             progress,
             points.question(0).ball_text,
@@ -124,7 +124,7 @@ def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
         ),
     ):
         finished = run_plan(plan, results, place=replace(place, watch=progress), progress=report)
-    refuse_failures(finished.failures, len(plan.instances), talk.answer)
+    refuse_failures(finished.failures, len(plan.instances), consoles.answer)
 
 
 def _verdict(result: Result) -> Text:
@@ -159,7 +159,7 @@ def search_folder(
             with progress.paused():
                 # With -q as well: the total does not state the answers.
                 text = _radii(points, found)
-                view.line(view.talk.answer, index, question.label, text, found.seconds)
+                view.line(view.consoles.answer, index, question.label, text, found.seconds)
 
 
 def _radii(points: AskedPoints, found: FoundRadius) -> Text:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bnncert.cli.consoles import PlainConsole, wide_console
 from bnncert.cli.options import JsonOption, ModelArgument
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
-from bnncert.cli.plain_console import PlainConsole, wide_console
 from bnncert.model.loading import load
 from bnncert.model.network import Network
 from bnncert.report.tables import network_table, weight_values

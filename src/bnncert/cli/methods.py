@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bnncert.cli.plain_console import wide_console
+from bnncert.cli.consoles import wide_console
 from bnncert.report.tables import methods_table
 
 

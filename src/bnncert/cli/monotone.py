@@ -12,8 +12,8 @@ from bnncert.cli.options import (
     MethodOption,
     MethodOptions,
     ModelArgument,
+    PrintOptions,
     SchedulerOption,
-    TalkOptions,
 )
 from bnncert.cli.relation_command import RelationCommand, RelationOutputs, TableOptions
 from bnncert.errors import InputError
@@ -57,10 +57,10 @@ def monotone(
     settings: MethodOptions,
     cluster: SchedulerOption = None,
     outputs: RelationOutputs,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Decide whether a class or score is monotone in a feature, with a pair of inputs if not."""
-    command = RelationCommand(ctx, model, table, method, settings, cluster, outputs, talking)
+    command = RelationCommand(ctx, model, table, method, settings, cluster, outputs, printing)
     found, values = command.feature(feature)
     if not isinstance(found, int):
         raise InputError(f"--feature is {feature}; a one-hot group has no order")

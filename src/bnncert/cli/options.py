@@ -180,7 +180,7 @@ SchedulerOption = Annotated[
 
 
 @dataclass(frozen=True)
-class TalkOptions:
+class PrintOptions:
     """How much a command prints."""
 
     quiet: Annotated[

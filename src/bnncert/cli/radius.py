@@ -20,7 +20,7 @@ from bnncert.cli.command_question import (
     read_points,
     with_argument,
 )
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.image_folders import (
     FolderView,
@@ -37,10 +37,10 @@ from bnncert.cli.options import (
     MethodOption,
     MethodOptions,
     ModelArgument,
+    PrintOptions,
     SaveCounterexampleOption,
     ScalingOptions,
     SchedulerOption,
-    TalkOptions,
     TiesOption,
     WithinOption,
     read_clip,
@@ -149,11 +149,11 @@ def radius(
     cluster: SchedulerOption = None,
     outputs: ExactOutputs,
     json_: JsonOption = None,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
     refuse_unread(ctx, method)
-    talk = Talk.of(ctx, talking, stderr=json_ == "-")
+    consoles = Consoles.of(ctx, printing, stderr=json_ == "-")
     point = with_argument(point, place)
     _refuse_useless(ctx, point, search)
     options = settings.options()
@@ -164,26 +164,26 @@ def radius(
     shape = BallShape(point.norm, "0", search.within, search.grid, point.value)
     points = read_points(network, point, shape, scaling)
     points, maximum, gap = search.limits(points, read_clip(scaling.clip))
-    show_notes(points.data.notes, talk.details)
+    show_notes(points.data.notes, consoles.details)
     asked = _SearchSetup(search, gap, outputs, {"method": method, "seed": settings.seed}, ties)
     how: dict[str, Any] = {"maximum": maximum, "method": method}
     limit, opening = finite_limit(settings.timeout), None
     if not points.is_folder:
         question = points.question(points.index)
         title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
-        opening = talk.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
+        opening = consoles.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
     with (
-        with_cluster(options, cluster, talk) as options,
-        watch(talk.watching, None if points.is_folder else limit, opening) as progress,
+        with_cluster(options, cluster, consoles) as options,
+        watch(consoles.watching, None if points.is_folder else limit, opening) as progress,
     ):
         how |= {"options": options, "progress": progress}
         if points.is_folder:
             text = limit_text(ctx, settings.timeout, " for each image")
-            view = FolderView(points, talk, model.name, text, json_)
+            view = FolderView(points, consoles, model.name, text, json_)
             _search_folder(asked, view, {**how, "timeout": limit})
         else:
             how["timeout"] = remaining(settings.timeout)
-            tree = _search_one(asked, question, talk, json_, how)
+            tree = _search_one(asked, question, consoles, json_, how)
     if not points.is_folder:
         write_json(json_, tree)
 
@@ -231,7 +231,7 @@ class _SearchSetup:
 def _search_one(
     asked: _SearchSetup,
     question: CommandQuestion,
-    talk: Talk,
+    consoles: Consoles,
     json_: str | None,
     how: dict[str, Any],
 ) -> dict[str, Any]:
@@ -245,16 +245,16 @@ def _search_one(
         found = stop.answer
         progress.open()
         with progress.paused():
-            tree = show(talk, found)
+            tree = show(consoles, found)
             line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
-            talk.details.print(line)
+            consoles.details.print(line)
         if asked.search.exact:
             # The search can be continued from this file.
             write_json(json_, {**about, **tree})
         raise
     progress.open()
     with progress.paused():
-        return {**about, **show(talk, result)}
+        return {**about, **show(consoles, result)}
 
 
 def _search_folder(asked: _SearchSetup, view: FolderView, how: dict[str, Any]) -> None:
@@ -288,20 +288,20 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
         raise InputError("--norm l0 has whole numbers for radii; give --exact")
 
 
-def _show(unit: RadiusUnit, talk: Talk, result: RadiusResult) -> dict[str, Any]:
+def _show(unit: RadiusUnit, consoles: Consoles, result: RadiusResult) -> dict[str, Any]:
     """Print the radii and the counterexample, if there is one; return them for JSON."""
-    if talk.verbose:
-        talk.details.print(probe_table(result.probes, unit.text))
-    if talk.quiet:
+    if consoles.verbose:
+        consoles.details.print(probe_table(result.probes, unit.text))
+    if consoles.quiet:
         sure, false = radius_texts(result, unit)
-        talk.answer.print(f"certified radius {sure}, falsified radius {false}", soft_wrap=True)
-    talk.details.print(radius_table(result, unit))
+        consoles.answer.print(f"certified radius {sure}, falsified radius {false}", soft_wrap=True)
+    consoles.details.print(radius_table(result, unit))
     found = result.counterexample
     if found is not None:
         place = f" ({found.place})" if found.place else ""
         line = f"counterexample for {found.target}{place}, {replay_text(found)}"
-        talk.details.print(line, soft_wrap=True)
+        consoles.details.print(line, soft_wrap=True)
     elif result.lower >= result.limit:
         reach = "the whole data box" if result.covers_data else "the largest radius looked at"
-        talk.details.print(f"robust up to {reach}", soft_wrap=True)
+        consoles.details.print(f"robust up to {reach}", soft_wrap=True)
     return result.to_dict()

@@ -14,12 +14,12 @@ import typer
 from bnncert.cli.bundled_names import point_source
 from bnncert.cli.cluster_options import with_cluster
 from bnncert.cli.command_question import read_network
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.options import (
     CertificateOption,
     JsonOption,
     MethodOptions,
-    TalkOptions,
+    PrintOptions,
     read_clip,
 )
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
@@ -96,12 +96,12 @@ class RelationCommand:
     settings: MethodOptions
     cluster: str | None
     outputs: RelationOutputs
-    talking: InitVar[TalkOptions]
-    talk: Talk = field(init=False)
+    printing: InitVar[PrintOptions]
+    consoles: Consoles = field(init=False)
 
-    def __post_init__(self, talking: TalkOptions) -> None:
+    def __post_init__(self, printing: PrintOptions) -> None:
         refuse_unread(self.ctx, self.method)
-        self.talk = Talk.of(self.ctx, talking, stderr=self.outputs.json_ == "-")
+        self.consoles = Consoles.of(self.ctx, printing, stderr=self.outputs.json_ == "-")
         written = (self.outputs.certificate, json_path(self.outputs.json_))
         refuse_unwritable(*written, read=(self.model, self.table.table, self.table.input_))
 
@@ -167,14 +167,14 @@ class RelationCommand:
 
     def answer(self, title: str, ask: Callable[..., RelationResult]) -> None:
         """Ask, and print and write the answer; Ctrl-C shows what is known."""
-        settings, outputs, talk = self.settings, self.outputs, self.talk
+        settings, outputs, consoles = self.settings, self.outputs, self.consoles
         opening = f"{self.model.name}, {title}; {limit_text(self.ctx, settings.timeout)}"
         tree = {**network_tree(self.network), "seed": settings.seed, "method": self.method}
         interrupt = None
         with (
-            with_cluster(settings.options(), self.cluster, talk) as options,
+            with_cluster(settings.options(), self.cluster, consoles) as options,
             watch(
-                talk.watching, finite_limit(settings.timeout), talk.details.later(opening)
+                consoles.watching, finite_limit(settings.timeout), consoles.details.later(opening)
             ) as progress,
         ):
             try:
@@ -189,14 +189,14 @@ class RelationCommand:
                 interrupt, found = stop, stop.answer
             progress.open()
             with progress.paused():
-                _show(talk, found)
+                _show(consoles, found)
                 if interrupt is not None:
                     done = sum(part.status == "holds" for part in found.parts)
                     line = f"{done} of {found.count} parts are proved"
                     after = f"interrupted after {found.seconds:.2f} s"
-                    talk.details.print(f"{after}: {line}", soft_wrap=True)
+                    consoles.details.print(f"{after}: {line}", soft_wrap=True)
                 elif outputs.certificate is not None:
-                    _show_certificate(talk, found)
+                    _show_certificate(consoles, found)
         write_json(outputs.json_, {**tree, **found.to_dict()})
         if interrupt is not None:
             raise interrupt
@@ -211,30 +211,30 @@ def _columns(columns: TableColumns, text: str) -> list[int]:
     return numbers
 
 
-def _show(talk: Talk, result: RelationResult) -> None:
+def _show(consoles: Consoles, result: RelationResult) -> None:
     """Print the parts with -v, the answer, and the pair of inputs."""
-    if talk.verbose:
+    if consoles.verbose:
         parts = replace(result.table(), above="parts:", below=())
-        talk.details.print(str(parts), soft_wrap=True)
-    talk.answer.print(result.heading, soft_wrap=True)
-    for line in result.pair_lines(len(result.names) if talk.verbose else MOST_SHARED):
-        talk.details.print(f"  {line}", soft_wrap=True)
+        consoles.details.print(str(parts), soft_wrap=True)
+    consoles.answer.print(result.heading, soft_wrap=True)
+    for line in result.pair_lines(len(result.names) if consoles.verbose else MOST_SHARED):
+        consoles.details.print(f"  {line}", soft_wrap=True)
     if result.pair is not None:
         replayed = " and ".join(result.pair.replayed_in)
-        talk.details.print(f"  both replayed in {replayed} arithmetic", soft_wrap=True)
+        consoles.details.print(f"  both replayed in {replayed} arithmetic", soft_wrap=True)
     for part in result.parts:
         if part.status in ("unknown", "timeout"):
             low, high = part.bound_texts()
             bounds = f"lower bound {low}, upper bound {high}"
-            talk.details.print(f"  open: {part.name}, {bounds}", soft_wrap=True)
+            consoles.details.print(f"  open: {part.name}, {bounds}", soft_wrap=True)
     for note in result.notes:
-        talk.details.print(f"note: {note}", soft_wrap=True)
+        consoles.details.print(f"note: {note}", soft_wrap=True)
 
 
-def _show_certificate(talk: Talk, result: RelationResult) -> None:
+def _show_certificate(consoles: Consoles, result: RelationResult) -> None:
     if result.certificate is None:
         why = "there is no verdict" if result.status in ("unknown", "timeout") else "see the notes"
-        talk.details.print(f"no certificate: {why}")
+        consoles.details.print(f"no certificate: {why}")
         return
     size = Path(result.certificate).stat().st_size
-    talk.details.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)
+    consoles.details.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)

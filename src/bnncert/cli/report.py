@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.output import refuse_clashes, refuse_unwritable
-from bnncert.cli.plain_console import PlainConsole
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import check_regular

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.progress import LiveLine
 from bnncert.cli.time_limit import process_age
 from bnncert.cli.undecided import Asked, time_text, undecided_lines
@@ -71,29 +71,29 @@ def _show_partial(console: Console, result: Result) -> None:
     )
 
 
-def show_result(talk: Talk, asked: Asked, result: Result, *, explain: bool = False) -> None:
+def show_result(consoles: Consoles, asked: Asked, result: Result, *, explain: bool = False) -> None:
     """Print a table of the targets, the verdict, and why there is none or how it was found."""
-    talk.details.print(result_table(result))
-    talk.answer.print(Text.assemble(status_text(result), _summary(result)), soft_wrap=True)
+    consoles.details.print(result_table(result))
+    consoles.answer.print(Text.assemble(status_text(result), _summary(result)), soft_wrap=True)
     for note in result.notes:
-        talk.details.print(f"note: {note}", soft_wrap=True)
-    explain_result(talk, asked, result, explain=explain)
+        consoles.details.print(f"note: {note}", soft_wrap=True)
+    explain_result(consoles, asked, result, explain=explain)
 
 
-def explain_result(talk: Talk, asked: Asked, result: Result, *, explain: bool) -> None:
+def explain_result(consoles: Consoles, asked: Asked, result: Result, *, explain: bool) -> None:
     """Print why a question is undecided; with -v or `explain` more about any result."""
-    lines = [] if talk.quiet else undecided_lines(asked, result)
+    lines = [] if consoles.quiet else undecided_lines(asked, result)
     for line in lines:
-        talk.details.print(line, soft_wrap=True)
-    if talk.verbose:
+        consoles.details.print(line, soft_wrap=True)
+    if consoles.verbose:
         for remark in result.timing.remarks:
             if remark not in result.notes:
-                talk.details.print(f"note: {remark}", soft_wrap=True)
+                consoles.details.print(f"note: {remark}", soft_wrap=True)
         if not lines and result.timing.work:
-            talk.details.print(f"time: {time_text(result)}", soft_wrap=True)
+            consoles.details.print(f"time: {time_text(result)}", soft_wrap=True)
     if explain:
         for table in explanation_tables(result):
-            talk.answer.print(table)
+            consoles.answer.print(table)
 
 
 def _summary(result: Result) -> str:

@@ -14,7 +14,7 @@ from bnncert.cli.batches import refuse_failures, run_shown
 from bnncert.cli.bundled_names import POINTS, point_source
 from bnncert.cli.command_question import balls_option, radius_option, read_network
 from bnncert.cli.completion import among
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     CertificatesOption,
@@ -24,10 +24,10 @@ from bnncert.cli.options import (
     MemoryOption,
     MethodOption,
     ModelArgument,
+    PrintOptions,
     ScalingOptions,
     SeedOption,
     SignZeroOption,
-    TalkOptions,
     TiesOption,
     ValueOption,
     WithinOption,
@@ -109,11 +109,11 @@ def run(
     scaling: ScalingOptions,
     answering: AnsweringOptions,
     workers: Annotated[int, typer.Option("--processes", help="Processes at work at once.")] = 1,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Verify many points at many radii; the same command again continues an interrupted run."""
     refuse_unread(ctx, answering.method)
-    talk = Talk.of(ctx, talking, width=140)
+    consoles = Consoles.of(ctx, printing, width=140)
     if workers < 1:
         raise InputError(f"workers is {workers}; expected at least 1")
     # A single worker needs no process of its own.
@@ -131,14 +131,14 @@ def run(
             if finished_rows(unlimited, results):
                 plan, seconds = unlimited, math.inf
         limit = limit_text(ctx, seconds, " for each instance")
-        talk.details.print(f"{len(plan.instances)} instances; {limit}", soft_wrap=True)
+        consoles.details.print(f"{len(plan.instances)} instances; {limit}", soft_wrap=True)
 
         def show_rows(rows: AnsweredInstances) -> None:
-            _show(talk, rows)
+            _show(consoles, rows)
 
-        finished = run_shown(plan, results, place, folder, talk, show_rows)
-    talk.answer.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
-    refuse_failures(finished.failures, len(plan.instances), talk.answer)
+        finished = run_shown(plan, results, place, folder, consoles, show_rows)
+    consoles.answer.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
+    refuse_failures(finished.failures, len(plan.instances), consoles.answer)
 
 
 def _planner(
@@ -196,9 +196,9 @@ def _planner(
     return plan_with
 
 
-def _show(talk: Talk, answered: AnsweredInstances) -> None:
+def _show(consoles: Consoles, answered: AnsweredInstances) -> None:
     """Print the summary, and the meaning of a share of robust inputs if there are no labels."""
-    console = talk.details
+    console = consoles.details
     console.print(summary_table(answered))
     rows = [row for _, row in answered]
     if rows and label_source(rows) == "own":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.cli.command_question import CommandQuestion
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.result_views import replay_text
 from bnncert.errors import FormatError, InputError
 from bnncert.model.formats.file_content import parse_json, read_bytes
@@ -46,13 +46,13 @@ class SmallestView:
         }
         self._network = {name: about[name] for name in ("network_hash", "sign_zero")}
 
-    def __call__(self, talk: Talk, result: SmallestResult) -> dict[str, Any]:
+    def __call__(self, consoles: Consoles, result: SmallestResult) -> dict[str, Any]:
         """Print both sides and the witness, save the witness, and return all for JSON."""
-        console = talk.details
-        if talk.verbose:
+        console = consoles.details
+        if consoles.verbose:
             console.print(probe_table(result.probes, result.counts.text))
         console.print(smallest_table(result))
-        talk.answer.print(_sentence(result), soft_wrap=True)
+        consoles.answer.print(_sentence(result), soft_wrap=True)
         if result.certificate is not None:
             sure = result.counts.text(result.certified)
             console.print(f"certificate: {result.certificate} (robust up to {sure})")

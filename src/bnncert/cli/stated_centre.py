@@ -9,8 +9,8 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.cli.bundled_names import point_source
 from bnncert.cli.command_question import chosen_point, scaled_data
+from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.options import PixelScaleOptions
-from bnncert.cli.plain_console import PlainConsole
 from bnncert.errors import InputError
 from bnncert.kernel import RejectedError
 from bnncert.model.network import Network

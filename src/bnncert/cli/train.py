@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import SeedOption, TalkOptions
+from bnncert.cli.options import PrintOptions, SeedOption
 from bnncert.cli.output import refuse_unwritable
 from bnncert.cli.progress import watch
 from bnncert.cli.unused import refuse_without
@@ -95,10 +95,10 @@ def train(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file that --out names, if it exists.")
     ] = False,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Train a ternary or binary network; the same command again continues an interrupted run."""
-    talk = Talk.of(ctx, talking)
+    consoles = Consoles.of(ctx, printing)
     refuse_without(ctx, "robust", ("radius",))
     refuse_without(ctx, "conv", ("stride",))
     options = choices.options()
@@ -106,7 +106,7 @@ def train(
     stored = data_folder().glob("*") if data in REMOTE else ()
     refuse_unwritable(out, state, read=(data, *stored))
     try:
-        with _watch(talk, options) as report:
+        with _watch(consoles, options) as report:
             trained = run_training(
                 data,
                 out,
@@ -115,33 +115,35 @@ def train(
                 limit=limit,
                 force=force,
                 progress=report,
-                fetching=_fetching(talk),
-                loaded=lambda dataset: _show_images(dataset, options, talk),
+                fetching=_fetching(consoles),
+                loaded=lambda dataset: _show_images(dataset, options, consoles),
             )
     except KeyboardInterrupt:
         if state.exists():
-            talk.details.print(f"{state} has the last epoch; the same command continues from there")
+            consoles.details.print(
+                f"{state} has the last epoch; the same command continues from there"
+            )
         sys.stdout.flush()
         raise
     network = trained.network
-    talk.answer.print(
+    consoles.answer.print(
         f"test accuracy {100 * trained.accuracy:.2f} %; file and trained model agree on all "
         f"{trained.compared} test images",
         soft_wrap=True,
     )
-    talk.details.print(
+    consoles.details.print(
         f"{out}: {'-'.join(map(str, network.sizes))}, zero weights {100 * trained.zeros:.2f} %, "
         f"hash {network.content_hash}",
         soft_wrap=True,
     )
 
 
-def _show_images(dataset: Dataset, options: TrainingOptions, talk: Talk) -> None:
-    if talk.verbose:
+def _show_images(dataset: Dataset, options: TrainingOptions, consoles: Consoles) -> None:
+    if consoles.verbose:
         images = (
             f"{len(dataset.train.labels)} training images, {len(dataset.test.labels)} for tests"
         )
-        talk.details.print(f"{images}; {options}", soft_wrap=True)
+        consoles.details.print(f"{images}; {options}", soft_wrap=True)
 
 
 def _sizes(text: str, option: str) -> tuple[int, ...]:
@@ -153,7 +155,7 @@ def _sizes(text: str, option: str) -> tuple[int, ...]:
         ) from None
 
 
-def _fetching(talk: Talk) -> FetchProgress:
+def _fetching(consoles: Consoles) -> FetchProgress:
     """Return what prints a line for each file that is downloaded."""
     told: set[str] = set()
 
@@ -161,22 +163,22 @@ def _fetching(talk: Talk) -> FetchProgress:
         if name not in told:
             told.add(name)
             size = "" if total is None else f" ({total / 2**20:.1f} MB)"
-            talk.watching.print(f"fetching {name}{size}", soft_wrap=True)
+            consoles.watching.print(f"fetching {name}{size}", soft_wrap=True)
 
     return fetching
 
 
 @contextmanager
-def _watch(talk: Talk, options: TrainingOptions) -> Iterator[Report]:
+def _watch(consoles: Consoles, options: TrainingOptions) -> Iterator[Report]:
     """Show the progress of an epoch, and a line for each finished epoch."""
     first: list[tuple[float, float]] = []
-    with watch(talk.watching) as live:
+    with watch(consoles.watching) as live:
 
         def report(now: TrainingProgress) -> None:
             if now.finished:
                 # Hidden meanwhile: the line on stderr would be overwritten by that on stdout.
                 with live.paused():
-                    talk.details.print(_line(now, options), soft_wrap=True)
+                    consoles.details.print(_line(now, options), soft_wrap=True)
                     # Flushed, so that a log file shows each epoch at its end.
                     sys.stdout.flush()
                 return

@@ -22,7 +22,7 @@ from bnncert.cli.command_question import (
     with_argument,
 )
 from bnncert.cli.completion import among
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.image_folders import (
     FolderView,
@@ -39,10 +39,10 @@ from bnncert.cli.options import (
     MethodOption,
     MethodOptions,
     ModelArgument,
+    PrintOptions,
     SaveCounterexampleOption,
     ScalingOptions,
     SchedulerOption,
-    TalkOptions,
     TiesOption,
 )
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
@@ -104,11 +104,11 @@ def verify(
     cluster: SchedulerOption = None,
     explain: ExplainOption = False,
     outputs: VerifyOutputs,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
     refuse_unread(ctx, method)
-    talk = Talk.of(ctx, talking, stderr=outputs.json_ == "-")
+    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
     ball, spec = _point_or_query(ctx, ball, spec)
     options = settings.options()
     refuse_unwritable(*outputs.files, read=(model, spec, ball.input_, ball.labels))
@@ -123,10 +123,10 @@ def verify(
         ask, about = partial(verify_api, network, query), {"specification": str(Path(spec))}
     else:
         points = read_points(network, ball, ball.shape, scaling)
-        show_notes(points.data.notes, talk.details)
+        show_notes(points.data.notes, consoles.details)
         if points.is_folder:
             limit = limit_text(ctx, settings.timeout, " for each image")
-            view = FolderView(points, talk, model.name, limit, outputs.json_)
+            view = FolderView(points, consoles, model.name, limit, outputs.json_)
             _verify_folder(view, ties, method, settings, arithmetic, cluster, outputs)
             return
         question = points.question(points.index)
@@ -135,20 +135,20 @@ def verify(
         keywords |= {"targets": question.targets, "ties": ties}
         about = {"input": question.where, "labels": question.labels}
         title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
-        opening = talk.details.later(f"{title}; {limit}")
+        opening = consoles.details.later(f"{title}; {limit}")
     saved = _saved(outputs.save_counterexample, network, question)
     seconds, is_real = finite_limit(settings.timeout), arithmetic == "real"
     asked = Asked(method, options, seconds, question, ties=ties, is_real=is_real)
     with (
-        with_cluster(options, cluster, talk) as options,
-        watch(talk.watching, seconds, opening) as progress,
-        partial_result(talk.details, progress),
+        with_cluster(options, cluster, consoles) as options,
+        watch(consoles.watching, seconds, opening) as progress,
+        partial_result(consoles.details, progress),
     ):
 
         def announce(found: Result) -> None:
             progress.open()
             with progress.paused():
-                _show_answer(talk, asked, found, explain)
+                _show_answer(consoles, asked, found, explain)
 
         result = ask(
             **keywords,
@@ -160,9 +160,9 @@ def verify(
             announce=announce,
         )
     if outputs.certificate is not None:
-        _show_certificate(talk.details, result)
+        _show_certificate(consoles.details, result)
     if saved is not None:
-        talk.details.print(saved.write(result.counterexample), soft_wrap=True)
+        consoles.details.print(saved.write(result.counterexample), soft_wrap=True)
     if outputs.witness is not None:
         shown = result if question is not None else _replayable(network, query, result)
         write_atomically(outputs.witness, vnncomp_result(shown))
@@ -194,7 +194,7 @@ def _verify_folder(
     outputs: VerifyOutputs,
 ) -> None:
     """Verify all images of a folder."""
-    points, talk = view.points, view.talk
+    points, consoles = view.points, view.consoles
     single = {
         "--certificate": outputs.certificate,
         "--witness": outputs.witness,
@@ -218,7 +218,7 @@ def _verify_folder(
     )
 
     def say(text: str) -> None:
-        talk.watching.print(text, soft_wrap=True)
+        consoles.watching.print(text, soft_wrap=True)
 
     verify_folder(view, how, Place(scheduler=cluster, say=say))
 
@@ -248,14 +248,14 @@ def _replayable(network: Network, query: Specification, result: Result) -> Resul
     return replace(result, status="unknown", counterexample=None) if executed is None else executed
 
 
-def _show_answer(talk: Talk, asked: Asked, found: Result, explain: bool) -> None:
+def _show_answer(consoles: Consoles, asked: Asked, found: Result, explain: bool) -> None:
     """Print the word of VNN-COMP for a query, and the table of targets for a ball."""
     if asked.ball is not None:
-        show_result(talk, asked, found, explain=explain)
+        show_result(consoles, asked, found, explain=explain)
         return
-    talk.answer.print(found.vnncomp_word)
+    consoles.answer.print(found.vnncomp_word)
     # The only line of a query on the standard output is its answer, unless more is asked for.
-    about = talk if explain else replace(talk, details=talk.watching)
+    about = consoles if explain else replace(consoles, details=consoles.watching)
     explain_result(about, asked, found, explain=explain)
 
 

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.consoles import Talk
+from bnncert.cli.consoles import Consoles, say_interrupted
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import CertificatesOption, MemoryOption, MethodOption, TalkOptions
+from bnncert.cli.options import CertificatesOption, MemoryOption, MethodOption, PrintOptions
 from bnncert.cli.output import refuse_clashes
-from bnncert.cli.plain_console import say_interrupted
 from bnncert.cli.progress import watch
 from bnncert.cli.unused import refuse_unread
 from bnncert.errors import InputError
@@ -49,11 +48,11 @@ def vnncomp(
     ] = "",
     again: Annotated[bool, typer.Option("--force", help="Answer all instances again.")] = False,
     memory: MemoryOption = 4.0,
-    talking: TalkOptions,
+    printing: PrintOptions,
 ) -> None:
     """Answer a category of VNN-COMP; the same command again continues an interrupted run."""
     refuse_unread(ctx, method)
-    talk = Talk.of(ctx, talking, width=140)
+    consoles = Consoles.of(ctx, printing, width=140)
     settings = CategorySettings(method, memory, certificates)
     chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
     if not chosen:
@@ -62,7 +61,7 @@ def vnncomp(
     if certificates is not None:
         written += [certificate_path(certificates, i.name) for i in chosen]
     refuse_clashes(written, [instances, *(p for i in chosen for p in (i.model, i.query))])
-    _run(chosen, out, settings, again, talk)
+    _run(chosen, out, settings, again, consoles)
 
 
 def _run(
@@ -70,13 +69,13 @@ def _run(
     out: Path,
     settings: CategorySettings,
     again: bool,
-    talk: Talk,
+    consoles: Consoles,
 ) -> None:
     """Run with a progress bar; after Ctrl-C print the finished instances and re-raise."""
-    console = talk.details
+    console = consoles.details
     seen: list[Line] = []
     try:
-        with watch(talk.watching) as live:
+        with watch(consoles.watching) as live:
 
             def report(done: int, total: int, line: Line | None) -> None:
                 text = "verifying"
@@ -85,7 +84,7 @@ def _run(
                 if line is not None:
                     seen.append(line)
                     text = f"{line.query_name}: {line.word}"
-                    if talk.verbose:
+                    if consoles.verbose:
                         with live.paused():
                             console.print(f"{text} in {line.seconds:.2f} s", soft_wrap=True)
                 live.show(text, done, total, _remaining(seen, total - done))
@@ -93,10 +92,10 @@ def _run(
             lines = run_category(chosen, out, settings, again=again, progress=report)
     except KeyboardInterrupt:
         lines = finished_lines(chosen, out, settings)
-        _show(talk, lines)
+        _show(consoles, lines)
         say_interrupted(console, len(lines), len(chosen), out)
         raise
-    _show(talk, lines)
+    _show(consoles, lines)
     console.print(f"{len(lines)} instances in {out}", soft_wrap=True)
 
 
@@ -107,6 +106,6 @@ def _remaining(seen: Sequence[Line], left: int) -> str:
     return f"about {duration(left * sum(line.seconds for line in seen) / len(seen))} left"
 
 
-def _show(talk: Talk, lines: Sequence[Line]) -> None:
-    talk.details.print(category_table(lines))
-    talk.answer.print(totals(lines), soft_wrap=True)
+def _show(consoles: Consoles, lines: Sequence[Line]) -> None:
+    consoles.details.print(category_table(lines))
+    consoles.answer.print(totals(lines), soft_wrap=True)
