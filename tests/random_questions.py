@@ -15,13 +15,7 @@ import numpy as np
 import bnncert
 from bnncert import Options
 from bnncert.problem import Target, robustness, score_objective
-from tests.brute_force import (
-    TinyCondition,
-    TinyNetwork,
-    TinyTarget,
-    is_reached,
-    rival_target,
-)
+from tests.brute_force import TinyCondition, TinyNetwork, TinyTarget, is_reached, rival_target
 
 KINDS = ("linf", "l2", "l1", "box", "polytope")
 

@@ -15,17 +15,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from bnncert.errors import InputError
-from bnncert.regions import (
-    Ball,
-    Box,
-    EmptyRegionError,
-    Grid,
-    L0Ball,
-    Norm,
-    Point,
-    Polytope,
-    Region,
-)
+from bnncert.regions import Ball, Box, EmptyRegionError, Grid, L0Ball, Norm, Point, Polytope, Region
 
 CASES = settings(max_examples=40, deadline=None, derandomize=True)
 

@@ -9,12 +9,7 @@ from typing import Annotated
 import typer
 
 from bnncert.cli.answer_view import AnswerView
-from bnncert.cli.command_question import (
-    CommandQuestion,
-    read_decision,
-    read_network,
-    with_argument,
-)
+from bnncert.cli.command_question import CommandQuestion, read_decision, read_network, with_argument
 from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (

@@ -15,12 +15,7 @@ from tests.extras.training.tiny import blobs
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 from bnncert.extras.training import export  # noqa: E402
-from bnncert.extras.training.binary_model import (  # noqa: E402
-    DISTANCE,
-    MARGIN,
-    TernaryNet,
-    penalised_scores,
-)
+from bnncert.extras.training.binary_model import DISTANCE, MARGIN, TernaryNet, penalised_scores  # noqa: E402
 from tests.extras.training.trained import SMALL, train  # noqa: E402
 
 

@@ -10,13 +10,7 @@ import numpy as np
 import bnncert
 from bnncert.kernel.container import Section
 from tests.guarded import Guarded, how, stated_points, wanted
-from tests.plain_network import (
-    PlainNetwork,
-    Point,
-    quarters,
-    random_grid_region,
-    random_plain,
-)
+from tests.plain_network import PlainNetwork, Point, quarters, random_grid_region, random_plain
 
 EQUAL = ("identical", "equal")
 

@@ -12,13 +12,7 @@ import bnncert
 from bnncert.kernel.container import Section
 from bnncert.questions.faults.faults_answer import FaultRow
 from tests.guarded import Guarded, how, stated_points, wanted
-from tests.plain_network import (
-    TIES,
-    PlainNetwork,
-    PlainRegion,
-    random_grid_region,
-    random_plain,
-)
+from tests.plain_network import TIES, PlainNetwork, PlainRegion, random_grid_region, random_plain
 from tests.questions.faults.oracle import is_changed, least_faults, places
 
 #: The largest number of faults in a set, of sets times points that are looked at for one row, and

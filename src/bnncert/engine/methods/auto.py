@@ -25,15 +25,7 @@ from bnncert.engine.methods.auto_run import (
 )
 from bnncert.engine.methods.base import Context, Method, register
 from bnncert.engine.methods.elimination import EliminationMethod, local_plan, start_engine
-from bnncert.engine.methods.proof_stages import (
-    BAB,
-    LP,
-    MILP,
-    SDP,
-    SHORT_BAB,
-    SMALL_SDP,
-    ProofStage,
-)
+from bnncert.engine.methods.proof_stages import BAB, LP, MILP, SDP, SHORT_BAB, SMALL_SDP, ProofStage
 from bnncert.engine.methods.propagation import PropagationMethod
 from bnncert.engine.methods.sweep import run_sweep
 from bnncert.engine.presolve.literals import literal

@@ -13,13 +13,7 @@ import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.engine.solvers.conic import (
-    ConicProgram,
-    ConicSolution,
-    ConicSolver,
-    ConicStatus,
-    pack,
-)
+from bnncert.engine.solvers.conic import ConicProgram, ConicSolution, ConicSolver, ConicStatus, pack
 
 
 class MosekSolver(ConicSolver):

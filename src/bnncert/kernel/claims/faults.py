@@ -19,12 +19,7 @@ from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, StatedRegi
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
 from bnncert.kernel.function import Function
 from bnncert.kernel.rules.fault_questions import FaultScope, FaultSetting
-from bnncert.kernel.rules.weight_flips import (
-    Fault,
-    FaultError,
-    refuse_shared_weights,
-    with_faults,
-)
+from bnncert.kernel.rules.weight_flips import Fault, FaultError, refuse_shared_weights, with_faults
 from bnncert.kernel.space import Space
 from bnncert.kernel.statement import classification, read_property
 from bnncert.model.network import Network

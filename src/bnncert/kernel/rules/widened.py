@@ -3,7 +3,7 @@ r"""Networks that are at least as free as one with faults.
 If at most k neurons of a layer have another sign than their inputs give them, a sum of the next
 layer is wrong by at most twice the sum of its k largest |w_i|; if k weights of a neuron flip, its
 own sum is wrong by at most twice its k largest |w_i y_i|.  A neuron whose sum may be wrong by s can
-be +1 from s below its threshold, and -1 up to s above it.  Above the last layer, the score of an
+be +1 from s below its threshold, and -1 up to s above it.  Above the last layer, the score of a
 rival is raised by as much as faults can lower the margin over it.
 
 Every neuron is wrong on its own here, so the widened network allows more than k faults do: if it is

@@ -23,15 +23,7 @@ from bnncert.questions.radius.ball_search import BallSearch
 from bnncert.questions.radius.radius_answer import RadiusResult
 from bnncert.questions.shapes.shape_radius import ShapeSearch
 from bnncert.questions.verify import warn_outside
-from bnncert.regions import (
-    LARGEST_VALUE,
-    Ball,
-    ImagePath,
-    ImageShift,
-    Neighbourhood,
-    Norm,
-    Patch,
-)
+from bnncert.regions import LARGEST_VALUE, Ball, ImagePath, ImageShift, Neighbourhood, Norm, Patch
 from bnncert.regions.radii import in_input_units
 
 #: The first radius as a share of the width of the data box (in each coordinate).

@@ -15,12 +15,7 @@ from bnncert.engine.answer import Interrupted
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.engine.verdict import Counterexample, Result
 from bnncert.kernel.container import Section
-from bnncert.kernel.rules.relation_products import (
-    Relation,
-    paired_signs,
-    violation,
-    violation_name,
-)
+from bnncert.kernel.rules.relation_products import Relation, paired_signs, violation, violation_name
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.problem import Problem

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.engine.methods import solve_relaxation
-from bnncert.engine.methods.solve_relaxation import (
-    for_all_pairs,
-    violated_pairs,
-    with_pairs,
-)
+from bnncert.engine.methods.solve_relaxation import for_all_pairs, violated_pairs, with_pairs
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
