@@ -31,7 +31,7 @@ METHODS = (
 )
 NORMS = ("linf", "l2", "l1", "l0")
 #: Options of methods that `verify` has.
-VERIFY_OPTIONS = ("--processes", "--coupling", "--form", "--samples", "--restarts")
+VERIFY_OPTIONS = ("--processes",)
 SHAPES = ("brightness", "contrast", "patch", "shift")
 SIGN_ZERO = ("plus", "minus", "either")
 

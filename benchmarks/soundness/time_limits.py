@@ -94,7 +94,7 @@ QUERIES = (
     Query("mnist_sparse", _ball("6px"), method="lp"),
     Query("wide", _ball("0.5"), method="lp"),
     Query("mnist_sparse", _ball("6px"), method="milp"),
-    Query("mnist_dense", _ball("1px", "--form", "soft"), method="milp"),
+    Query("mnist_dense", _ball("1px", "--form", "soft"), "bound", "milp"),
     Query("wide", _ball("0.5"), method="milp"),
     Query("mnist_sparse", _ball("2px"), method="minp"),
     Query("mnist_dense", _ball("20", "--norm", "l2"), method="minp"),
