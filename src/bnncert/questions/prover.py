@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 #: Called with an answer before a certificate is written.
 Announce: TypeAlias = Callable[[Result], None]
 
-#: The least limit of a part, with which a method returns its first results at once.
-LEAST_SECONDS = 1e-3
+#: The limit of a part after that of the question: a limit has to be positive, and with this one a
+#: method returns what it knows at once.
+LEAST_SECONDS = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
