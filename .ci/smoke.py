@@ -18,7 +18,7 @@ DATA = (
     "data/mnist_dense.npz",
     "data/mnist_sparse.npz",
     "data/mnist_test_100.npz",
-    "experiments/paper-linf.yaml",
+    "extras/experiments/paper-linf.yaml",
     "report/page/page.html",
 )
 
