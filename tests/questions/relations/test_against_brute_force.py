@@ -34,8 +34,6 @@ from bnncert.questions.relations.relation_parts import PairQuestion, make_parts
 from bnncert.questions.relations.relation_search import relation_claim, violated_problem
 from bnncert.questions.relations.relations import feature_change
 from tests.brute_force import TinyNetwork
-from tests.guarded import never_wrong
-from tests.questions.relations import guard
 from tests.random_questions import random_network
 from tests.strategies import tiny_networks
 
@@ -168,11 +166,6 @@ def agrees(
     always_tied = tiny.sign_zero == "either" and result.status == "holds"
     if result.certificate is not None or not always_tied:
         assert check(path, tiny.build()).verdict == f"relation_{result.status}"
-
-
-@pytest.mark.parametrize("ask", [guard.monotone, guard.fair])
-def test_answers_about_a_grid_are_what_all_pairs_are(ask: Any) -> None:
-    never_wrong(ask, occurs=["holds", "fails", "certificates"])
 
 
 @st.composite
