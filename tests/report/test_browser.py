@@ -409,7 +409,8 @@ def test_an_answer_tells_why_it_is_undecided_and_how_to_reproduce_it(
 
 
 def test_columns_without_information_are_hidden(browser: Any, tmp_path: Path) -> None:
-    rows = [{"input_index": k, "input_hash": f"i{k}", "label": k} for k in range(3)]
+    given = {"labels": "given"}
+    rows = [{"input_index": k, "input_hash": f"i{k}", "label": k, **given} for k in range(3)]
     out = tmp_path / "page.html"
     write_page(read_recorded(write_results(tmp_path / "r.sqlite", rows, networks=[NETWORK])), out)
     opened(browser, out)
