@@ -1,0 +1,1 @@
+"""Conflict-driven search over the signs of all layers."""

@@ -1,0 +1,369 @@
+"""Conflict-driven search: decide, propagate, learn from conflicts, start again.
+
+A conflict is resolved with reasons up to the first literal of its level that alone, together with
+earlier levels, implies it (the first unique implication point).  The *glue* of a clause is the
+number of levels of its literals.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from bnncert.engine.search.learning.explanation_loop import (
+    IN_CLAUSE,
+    explain,
+    explain_with,
+    minimise,
+    note,
+)
+from bnncert.engine.search.learning.solver_state import (
+    ALWAYS,
+    ANTECEDENTS,
+    BUMP,
+    CLAUSES,
+    CONFLICTS,
+    DECAY,
+    EVER,
+    FEWEST,
+    FIRST,
+    HEAP,
+    HERE,
+    KEPT,
+    LEARNED,
+    LEMMA_LITERALS,
+    LEMMAS,
+    LENGTHS,
+    LEVEL,
+    LITERALS,
+    LOGGING,
+    LOST,
+    MARKED,
+    NONE,
+    RECENT,
+    RECENTLY,
+    REDUCE,
+    REDUCE_MORE,
+    REDUCED,
+    REDUCTIONS,
+    RESTARTS,
+    SINCE,
+    STAMP,
+    TRAIL,
+    UNITS,
+    WORSE,
+)
+from bnncert.engine.search.learning.trail_loop import assign, go_back, most_active, propagate, rise
+
+#: Answers of `search`: nothing is known yet, signs that satisfy everything, none exist, and there
+#: is no room for another clause.
+OPEN, SATISFIED, REFUTED, FULL = 0, 1, -1, 2
+
+#: Clauses with at most this glue are kept for ever.
+GOOD = 2
+
+
+@numba.njit(cache=True, nogil=True)
+def end_lemma(state, literals, size):
+    """Log a lemma with the antecedents that have been noted; return its number."""
+    number, lemma = state.number, state.number[LEMMAS]
+    begin = number[LEMMA_LITERALS]
+    if begin + size > state.lemma_literal.size or number[HERE] + 1 >= state.lemma_start.size:
+        number[LOST] = 1
+        return lemma
+    for k in range(size):
+        state.lemma_literal[begin + k] = literals[k]
+    number[LEMMA_LITERALS] = begin + size
+    number[HERE] += 1
+    local = number[HERE]
+    state.lemma_start[local] = begin + size
+    state.antecedent_start[local] = number[ANTECEDENTS]
+    number[LEMMAS] = lemma + 1
+    return lemma
+
+
+@numba.njit(cache=True, nogil=True)
+def log_units(state):
+    """Log the signs that are fixed without decisions since the last call."""
+    number = state.number
+    while number[UNITS] < number[TRAIL]:
+        literal = state.trail[number[UNITS]]
+        number[UNITS] += 1
+        variable = literal >> 1
+        if number[LOGGING] > 0 and state.reason[variable] != NONE:
+            end = explain(state, state.reason[variable], literal)
+            state.learned[0] = literal
+            state.unit[variable] = end_lemma(state, state.learned, 1 + 0 * end)
+
+
+@numba.njit(cache=True, nogil=True)
+def add_clause(state, literals, size, glue, lemma):
+    """Add a clause of at least two literals that watches the first two; return its number."""
+    number, watch = state.number, state.watch
+    clause, begin = number[CLAUSES], number[LITERALS]
+    for k in range(size):
+        state.literals[begin + k] = literals[k]
+    state.clause_start[clause], state.clause_size[clause] = begin, size
+    state.clause_glue[clause], state.clause_place[clause] = glue, 0
+    state.clause_lemma[clause] = lemma
+    for k in range(2):
+        node, literal = 2 * clause + k, literals[k]
+        watch[node, 0], watch[node, 1] = literal, state.first_watch[literal]
+        state.first_watch[literal] = node
+    number[CLAUSES], number[LITERALS] = clause + 1, begin + size
+    return clause
+
+
+@numba.njit(cache=True, nogil=True)
+def state_clause(state, literals, lemma):
+    """Add a clause that holds; all decisions are taken back.  Return False if none can hold."""
+    go_back(state, 0)
+    number, count = state.number, literals.size
+    # Literals that may hold come first.
+    free = 0
+    for k in range(count):
+        literal = literals[k]
+        if state.value[literal] >= 0:
+            literals[k], literals[free] = literals[free], literal
+            free += 1
+    if free > 1:
+        add_clause(state, literals, count, 0, lemma)
+        return True
+    if number[LOGGING] > 0:
+        note(number, state.antecedent, lemma)
+        for k in range(free, count):
+            note(number, state.antecedent, state.unit[literals[k] >> 1])
+        lemma = end_lemma(state, literals, free)
+    if free == 0:
+        return False
+    if state.value[literals[0]] == 0:
+        assign(state, literals[0], NONE)
+        state.unit[literals[0] >> 1] = lemma if number[LOGGING] > 0 else NONE
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def bump(activity, real, heap, where, variable):
+    """Make a variable more active."""
+    activity[variable] += real[BUMP]
+    if activity[variable] > 1e100:
+        activity *= 1e-100
+        real[BUMP] *= 1e-100
+    if where[variable] >= 0:
+        rise(heap, where, activity, where[variable])
+
+
+@numba.njit(cache=True, nogil=True)
+def analyse(state, conflict):
+    """Write the learned clause to `state.learned`, its own literal first; return its size and glue.
+
+    The second literal is one of the level to go back to.
+    """
+    number, value, level, place = state.number, state.value, state.level, state.place
+    seen, unit, reasons, chosen, reason = (
+        state.seen, state.unit, state.reasons, state.chosen, state.reason,
+    )  # fmt: skip
+    row_head, row_start, row_literal = state.row_head, state.row_start, state.row_literal
+    row_size, room, clause_start = state.row_size, state.room, state.clause_start
+    clause_size, clause_lemma, literals = state.clause_size, state.clause_lemma, state.literals
+    antecedent, learned, marked, trail = state.antecedent, state.learned, state.marked, state.trail
+    activity, real, heap, where = state.activity, state.real, state.heap, state.where
+    stamp = state.stamp
+    depth, size, open_, last, why = number[LEVEL], 1, 0, number[TRAIL] - 1, conflict
+    holds = NONE
+    while True:
+        end = explain_with(
+            number, value, level, place, seen, unit, row_head, row_start, row_literal, row_size,
+            room, clause_start, clause_size, clause_lemma, literals, antecedent, reasons, chosen,
+            why, holds, 0,
+        )  # fmt: skip
+        for k in range(end):
+            literal = reasons[k]
+            variable = literal >> 1
+            if seen[variable] == 0:
+                seen[variable] = IN_CLAUSE
+                bump(activity, real, heap, where, variable)
+                if level[variable] == depth:
+                    open_ += 1
+                else:
+                    learned[size] = literal
+                    size += 1
+        while seen[trail[last] >> 1] == 0:
+            last -= 1
+        holds = trail[last]
+        last -= 1
+        open_ -= 1
+        if open_ == 0:
+            break
+        why = reason[holds >> 1]
+    learned[0] = holds ^ 1
+    for k in range(last + 1, number[TRAIL]):
+        seen[trail[k] >> 1] = 0
+    seen[holds >> 1] = IN_CLAUSE
+    number[STAMP] += 1
+    for k in range(size):
+        marked[k] = learned[k] >> 1
+        if k:
+            stamp[level[marked[k]]] = number[STAMP]
+    number[MARKED] = size
+    size = minimise(state, size)
+    for k in range(number[MARKED]):
+        seen[marked[k]] = 0
+    glue, top, second = 1, 0, 1
+    number[STAMP] += 1
+    for k in range(1, size):
+        own = level[learned[k] >> 1]
+        if stamp[own] != number[STAMP]:
+            stamp[own] = number[STAMP]
+            glue += 1
+        if own > top:
+            top, second = own, k
+    if size > 1:
+        learned[1], learned[second] = learned[second], learned[1]
+    return size, glue
+
+
+@numba.njit(cache=True, nogil=True)
+def learn(state, size, glue):
+    """Go back to where the learned clause implies its first literal, and assign it."""
+    number, real, learned = state.number, state.real, state.learned
+    lemma = NONE
+    if number[LOGGING] > 0:
+        lemma = end_lemma(state, learned, size)
+    if size == 1:
+        go_back(state, 0)
+        state.unit[learned[0] >> 1] = lemma
+        assign(state, learned[0], NONE)
+    else:
+        go_back(state, state.level[learned[1] >> 1])
+        assign(state, learned[0], 2 * add_clause(state, learned, size, glue, lemma))
+    real[BUMP] *= real[DECAY]
+    number[LEARNED] += 1
+    number[LENGTHS] += size
+    number[SINCE] += 1
+    real[RECENT] += real[RECENTLY] * (glue - real[RECENT])
+    # In the beginning the average of all is that of those so far.
+    real[ALWAYS] += max(real[EVER], 1.0 / number[LEARNED]) * (glue - real[ALWAYS])
+
+
+@numba.njit(cache=True, nogil=True)
+def reduce_clauses(state):
+    """Forget half of the learned clauses, those of large glue, and those that always hold.
+
+    All decisions have been taken back, so that no clause is a reason that is needed.
+    """
+    number, watch, literals = state.number, state.watch, state.literals
+    first, count = number[FIRST], number[CLAUSES]
+    glues = np.sort(state.clause_glue[first:count])
+    cut = max(GOOD, glues[int(glues.size * state.real[KEPT])]) if glues.size else GOOD
+    middle = first + int((count - first) * (state.real[KEPT]))
+    new, end = 0, 0
+    for clause in range(count):
+        glue, begin = state.clause_glue[clause], state.clause_start[clause]
+        size = state.clause_size[clause]
+        if clause >= first and (glue > cut or (glue == cut and cut > GOOD and clause < middle)):
+            continue
+        satisfied = False
+        for k in range(begin, begin + size):
+            if state.value[literals[k]] > 0:
+                satisfied = True
+                break
+        if satisfied:
+            if clause < first:
+                number[FIRST] -= 1
+            continue
+        # The first two of its literals that may hold are watched.
+        watched = 0
+        for k in range(size):
+            literals[end + k] = literals[begin + k]
+        for k in range(end, end + size):
+            literal = literals[k]
+            if watched < 2 and state.value[literal] == 0:
+                literals[k], literals[end + watched] = literals[end + watched], literal
+                watched += 1
+        state.clause_start[new], state.clause_size[new] = end, size
+        state.clause_glue[new], state.clause_place[new] = glue, 0
+        state.clause_lemma[new] = state.clause_lemma[clause]
+        end += size
+        new += 1
+    number[CLAUSES], number[LITERALS] = new, end
+    state.first_watch[:] = NONE
+    for clause in range(new):
+        for k in range(2):
+            node, literal = 2 * clause + k, literals[state.clause_start[clause] + k]
+            watch[node, 0], watch[node, 1] = literal, state.first_watch[literal]
+            state.first_watch[literal] = node
+
+
+@numba.njit(cache=True, nogil=True)
+def search(state, conflicts):
+    """Search until so many conflicts have been found; return one of the answers above."""
+    number, real, value, level, place = (
+        state.number, state.real, state.value, state.level, state.place,
+    )  # fmt: skip
+    reason, trail, row_head, row_start = state.reason, state.trail, state.row_head, state.row_start
+    row_literal, row_size, use_start = state.row_literal, state.row_size, state.use_start
+    use_row, use_size, gap, largest = state.use_row, state.use_size, state.gap, state.largest
+    queue, queued, clause_start = state.queue, state.queued, state.clause_start
+    clause_size, clause_place, literals = state.clause_size, state.clause_place, state.literals
+    watch, first_watch, heap, where = state.watch, state.first_watch, state.heap, state.where
+    activity, phase, limit = state.activity, state.phase, state.limit
+    most_clauses, most_literals = clause_start.size - 1, literals.size - level.size - 1
+    most_logged, most_lemmas = state.antecedent.size // 2, state.lemma_start.size // 2
+    last, logging = number[CONFLICTS] + conflicts, number[LOGGING] > 0
+    while True:
+        conflict = propagate(
+            number, value, level, place, reason, trail, row_head, row_start, row_literal,
+            row_size, use_start, use_row, use_size, gap, largest, queue, queued, clause_start,
+            clause_size, clause_place, literals, watch, first_watch,
+        )  # fmt: skip
+        if number[LEVEL] == 0:
+            log_units(state)
+        full = number[CLAUSES] >= most_clauses or number[LITERALS] >= most_literals
+        if conflict != NONE:
+            number[CONFLICTS] += 1
+            if number[LEVEL] == 0:
+                if logging:
+                    end_lemma(state, state.learned, 0 * explain(state, conflict, NONE))
+                return REFUTED
+            if full:
+                # The conflict comes again after clauses have been forgotten.
+                go_back(state, 0)
+                continue
+            size, glue = analyse(state, conflict)
+            learn(state, size, glue)
+            continue
+        if full or (real[RECENT] > real[WORSE] * real[ALWAYS] and number[SINCE] > real[FEWEST]):
+            go_back(state, 0)
+            number[RESTARTS] += 1
+            number[SINCE] = 0
+            often = real[REDUCE] + real[REDUCE_MORE] * number[REDUCTIONS]
+            if full or number[LEARNED] - number[REDUCED] > often:
+                number[REDUCED] = number[LEARNED]
+                number[REDUCTIONS] += 1
+                reduce_clauses(state)
+            if number[CLAUSES] > most_clauses // 2 or number[LITERALS] > most_literals // 2:
+                return FULL
+            continue
+        if (
+            number[CONFLICTS] >= last
+            or (logging and number[ANTECEDENTS] > most_logged)
+            or (logging and number[HERE] > most_lemmas)
+            or (logging and 2 * number[LEMMA_LITERALS] > state.lemma_literal.size)
+        ):
+            return OPEN
+        variable = NONE
+        while number[HEAP] > 0:
+            top = most_active(heap, where, activity, number)
+            if value[2 * top] == 0:
+                variable = top
+                break
+        if variable == NONE:
+            return SATISFIED
+        number[LEVEL] += 1
+        limit[number[LEVEL]] = number[TRAIL]
+        literal = 2 * variable + phase[variable]
+        value[literal], value[literal ^ 1] = 1, -1
+        level[variable], place[variable], reason[variable] = number[LEVEL], number[TRAIL], NONE
+        trail[number[TRAIL]] = literal
+        number[TRAIL] += 1

@@ -1,0 +1,221 @@
+"""Why a literal holds: literals that failed before it and are enough for its row or clause.
+
+A row  sum_i a_i [l_i holds] >= d  with the sum A of its coefficients implies its head as soon as
+failed literals have coefficients of more than A - d in total, and, if the head fails, literal l of
+coefficient a as soon as they have more than A - d - a.  Reasons are found when they are needed.
+They cost nothing if they are fixed without decisions or are in the clause anyway; literals without
+which the others do not suffice are necessary; of the rest those are taken that failed first.
+"""
+
+from __future__ import annotations
+
+import numba
+
+from bnncert.engine.search.learning.solver_state import (
+    ANTECEDENTS,
+    LOGGING,
+    LOST,
+    MARKED,
+    NONE,
+    STAMP,
+)
+
+#: Marks of variables: in the clause that is being learned, implied by it, or not implied by it.
+IN_CLAUSE, IMPLIED, NOT_IMPLIED = 1, 2, 3
+
+
+@numba.njit(cache=True, nogil=True)
+def note(number, antecedent, lemma):
+    """Add a lemma to those that the next one follows from."""
+    count = number[ANTECEDENTS]
+    if lemma == NONE:
+        return
+    if count < antecedent.size:
+        antecedent[count] = lemma
+        number[ANTECEDENTS] = count + 1
+    else:
+        number[LOST] = 1
+
+
+# Arrays are parameters of their own where a function is called often: numba counts the references
+# to each array that it takes out of a tuple.
+@numba.njit(cache=True, nogil=True)
+def explain_with(
+    number, value, level, place, seen, unit, row_head, row_start, row_literal, row_size, room,
+    clause_start, clause_size, clause_lemma, literals, antecedent, out, chosen, reason, holds,
+    first,
+):  # fmt: skip
+    """Write the failed literals that imply `holds` (NONE: a conflict); return where they end.
+
+    They are written to `out` from place `first` on, without those fixed at level 0.
+    """
+    logging = number[LOGGING] > 0
+    if reason & 1 == 0:
+        clause = reason >> 1
+        start = clause_start[clause]
+        if logging:
+            note(number, antecedent, clause_lemma[clause])
+        for k in range(start, start + clause_size[clause]):
+            literal = literals[k]
+            if literal != holds:
+                if level[literal >> 1] > 0:
+                    out[first] = literal
+                    first += 1
+                elif logging:
+                    note(number, antecedent, unit[literal >> 1])
+        return first
+    row = reason >> 1
+    need, count, total, head = room[row] + 1, 0, 0, row_head[row]
+    before = value.size if holds == NONE else place[holds >> 1]
+    if head != NONE and head != holds:
+        if level[head >> 1] > 0:
+            out[first] = head
+            first += 1
+        elif logging:
+            note(number, antecedent, unit[head >> 1])
+    for k in range(row_start[row], row_start[row + 1]):
+        literal = row_literal[k]
+        if value[literal] < 0:
+            variable = literal >> 1
+            if place[variable] < before:
+                if level[variable] == 0:
+                    need -= row_size[k]
+                    if logging:
+                        note(number, antecedent, unit[variable])
+                else:
+                    chosen[count] = k
+                    count += 1
+                    total += row_size[k]
+        elif literal == holds:
+            need -= row_size[k]
+    # Literals that are necessary, or are in the clause anyway.
+    kept, spare = 0, total - need
+    for a in range(count):
+        k = chosen[a]
+        literal, size = row_literal[k], row_size[k]
+        kind = seen[literal >> 1]
+        if size > spare or kind == IN_CLAUSE or kind == IMPLIED:  # noqa: SIM109
+            need -= size
+            out[first] = literal
+            first += 1
+        else:
+            chosen[kept] = k
+            kept += 1
+    # Of the others those that failed first: parts before and after a middle one, in turn.
+    low, high = 0, kept
+    while need > 0 and low < high:
+        last, half = high - 1, (low + high) >> 1
+        middle = chosen[half]
+        chosen[half] = chosen[last]
+        limit, cut, taken = place[row_literal[middle] >> 1], low, 0
+        for a in range(low, last):
+            k = chosen[a]
+            if place[row_literal[k] >> 1] < limit:
+                chosen[a] = chosen[cut]
+                chosen[cut] = k
+                cut += 1
+                taken += row_size[k]
+        chosen[last] = chosen[cut]
+        chosen[cut] = middle
+        if taken >= need:
+            high = cut
+        else:
+            for a in range(low, cut + 1):
+                out[first] = row_literal[chosen[a]]
+                first += 1
+            need -= taken + row_size[middle]
+            low = cut + 1
+    return first
+
+
+@numba.njit(cache=True, nogil=True)
+def explain(state, reason, holds):
+    """Write the failed literals that imply `holds` to `state.reasons`; return where they end."""
+    return explain_with(
+        state.number, state.value, state.level, state.place, state.seen, state.unit,
+        state.row_head, state.row_start, state.row_literal, state.row_size, state.room,
+        state.clause_start, state.clause_size, state.clause_lemma, state.literals,
+        state.antecedent, state.reasons, state.chosen, reason, holds, 0,
+    )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
+def mark(number, seen, marked, variable, kind):
+    """Mark a variable that is not in the clause."""
+    if seen[variable] == 0:
+        seen[variable] = kind
+        marked[number[MARKED]] = variable
+        number[MARKED] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def minimise(state, size):
+    """Remove literals of the learned clause that others imply; return how many are left.
+
+    A literal is implied if all literals of its reason are in the clause or implied.  Each step of
+    a chain of reasons is a row (variable, next reason to look at, end of its reasons): numba's
+    cache has no functions that call themselves.
+    """
+    number, value, level, place = state.number, state.value, state.level, state.place
+    seen, unit, reasons, chosen, reason = (
+        state.seen, state.unit, state.reasons, state.chosen, state.reason,
+    )  # fmt: skip
+    row_head, row_start, row_literal = state.row_head, state.row_start, state.row_literal
+    row_size, room, clause_start = state.row_size, state.room, state.clause_start
+    clause_size, clause_lemma, literals = state.clause_size, state.clause_lemma, state.literals
+    antecedent, learned, marked = state.antecedent, state.learned, state.marked
+    chain, stamp = state.chain, state.stamp
+    kept, now, longest = 1, number[STAMP], reasons.size - chosen.size - seen.size
+    for place_in_clause in range(1, size):
+        literal = own = learned[place_in_clause]
+        marks, noted = number[MARKED], number[ANTECEDENTS]
+        steps, begin = 0, 0
+        while literal != NONE:
+            variable = literal >> 1
+            # A level of which the clause has no literal leads to its decision.
+            if (
+                seen[variable] == NOT_IMPLIED
+                or reason[variable] == NONE
+                or stamp[level[variable]] != now
+                or steps == chain.shape[0]
+                or begin > longest
+            ):
+                break
+            end = explain_with(
+                number, value, level, place, seen, unit, row_head, row_start, row_literal,
+                row_size, room, clause_start, clause_size, clause_lemma, literals, antecedent,
+                reasons, chosen, reason[variable], literal ^ 1, begin,
+            )  # fmt: skip
+            chain[steps, 0], chain[steps, 1], chain[steps, 2] = variable, begin, end
+            steps += 1
+            literal = NONE
+            while steps > 0 and literal == NONE:
+                top = steps - 1
+                if chain[top, 1] == chain[top, 2]:
+                    mark(number, seen, marked, chain[top, 0], IMPLIED)
+                    steps -= 1
+                    continue
+                below = reasons[chain[top, 1]]
+                chain[top, 1] += 1
+                kind = seen[below >> 1]
+                if kind != IN_CLAUSE and kind != IMPLIED:
+                    literal, begin = below, chain[top, 2]
+        if literal == NONE:
+            continue
+        for k in range(steps):
+            mark(number, seen, marked, chain[k, 0], NOT_IMPLIED)
+        learned[kept] = own
+        kept += 1
+        if number[LOGGING]:
+            # What was implied in between has not been noted.
+            number[ANTECEDENTS] = noted
+            left = marks
+            for k in range(marks, number[MARKED]):
+                variable = marked[k]
+                if seen[variable] == IMPLIED:
+                    seen[variable] = 0
+                else:
+                    marked[left] = variable
+                    left += 1
+            number[MARKED] = left
+    return kept

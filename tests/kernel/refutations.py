@@ -1,0 +1,201 @@
+"""Refutations that are made by splitting variables one after the other, without the engine."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+import bnncert
+from bnncert.kernel.container import Section
+from bnncert.kernel.geometry import Geometry
+from bnncert.kernel.refutation import Facts, PlainPropagator, facts
+from bnncert.kernel.section_reading import Clauses, joined, read_clauses
+from bnncert.kernel.skeleton import Skeleton
+from bnncert.kernel.sparse import SparseRows
+from bnncert.kernel.statement import Statement
+from bnncert.problem import Problem
+from bnncert.proofs.writing import _statement
+from bnncert.questions.prover import solve
+from tests.brute_force import TinyNetwork
+from tests.kernel.claims import random_network, robust_problem, unpack
+
+Clause = list[int]
+
+
+def skeleton_of(
+    problem: Problem, network: bnncert.Network, arithmetic: str = "real"
+) -> tuple[Skeleton, Geometry, Statement]:
+    """Return what the checker knows without any clash."""
+    claim = Statement.read(_statement(problem, network, "robust", arithmetic, None), network)
+    geometry = Geometry(network.layers[0], claim.space, float32=arithmetic == "float32")
+    return Skeleton(network, geometry, {}), geometry, claim
+
+
+def facts_of(problem: Problem, network: bnncert.Network, arithmetic: str = "real") -> Facts:
+    """Return the facts about all targets, without any clash or clause."""
+    skeleton, geometry, claim = skeleton_of(problem, network, arithmetic)
+    return facts(skeleton, geometry, joined([]), claim.targets)
+
+
+def stated_facts(sections: list[Section], network: bnncert.Network) -> Facts:
+    """Return the facts about all targets of a statement, with its clashes and clauses."""
+    claim = Statement.read(sections[0], network)
+    geometry = Geometry(network.layers[0], claim.space, float32=claim.float32)
+    clashes: dict[int, Clauses] = {}
+    known: list[Clauses] = []
+    for section in sections[1:]:
+        if section.name == "clauses":
+            known.append(read_clauses(section, network.layers[0].size, geometry.inequalities))
+        elif section.name == "clashes":
+            layer = section.fields["layer"]
+            clashes[layer] = read_clauses(section, network.layers[layer].size, 0)
+    return facts(Skeleton(network, geometry, clashes), geometry, joined(known), claim.targets)
+
+
+def refuted(path: Path) -> tuple[TinyNetwork, list[Section]]:
+    """Return a certificate of a refutation that uses clashes and clauses of the region."""
+    rng = np.random.default_rng(0)
+    while True:
+        tiny = random_network(rng, [2, 8, 6, 3])
+        problem = robust_problem(tiny, bnncert.Ball("linf", rng.integers(-4, 5, 2) / 4, 1.0))
+        if solve([problem], "elimination", 20, certificate=path).status != "robust":
+            continue
+        front = [s for s in unpack(path) if s.name in ("statement", "clashes", "clauses")]
+        proof = split(rng, stated_facts(front, problem.network))
+        if len(front) == 3 and proof is not None and len(proof) > 8:
+            half = len(proof) // 2
+            head = Section("refutation", {"targets": list(range(len(problem.targets)))})
+            return tiny, [*front, head, lemmas(proof[:half]), lemmas(proof[half:])]
+
+
+def random_facts(rng: np.random.Generator) -> Facts:
+    """Return random inequalities, pairs and clauses, of which about half have no solution."""
+    count = int(rng.integers(5, 10))
+    rows: list[list[tuple[int, int]]] = []
+    degree = []
+    for _ in range(int(rng.integers(4, 14))):
+        own = rng.choice(count, int(rng.integers(2, count + 1)), replace=False)
+        weights = sorted(rng.integers(1, int(rng.choice([2, 6, 40])), own.size).tolist())[::-1]
+        rows.append(
+            [(2 * int(v) + int(rng.integers(2)), w) for v, w in zip(own, weights, strict=True)]
+        )
+        degree.append(int(rng.integers(1, max(2, int(0.7 * sum(weights))))))
+    excluded = np.triu(rng.random((2 * count, 2 * count)) < 0.03, 1)
+    excluded |= excluded.T
+    clauses = [
+        (2 * rng.choice(count, 3, replace=False) + rng.integers(0, 2, 3)).tolist()
+        for _ in range(int(rng.integers(8)))
+    ]
+    flat = [entry for row in rows for entry in row]
+    start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    columns, values = np.array(flat).T
+    one, other = np.nonzero(excluded)
+    width = 2 * count
+    return Facts(
+        count,
+        SparseRows(start, columns, values, width),
+        np.array(degree),
+        SparseRows(np.searchsorted(one, np.arange(width + 1)), other, other, width),
+        SparseRows(*starts(clauses), starts(clauses)[1], width),
+    )
+
+
+def conflicting(known: Facts, assumed: Clause) -> tuple[bool, Clause]:
+    """Whether propagation of literals ends with a conflict, and the literals that are open."""
+    plain = PlainPropagator(known)
+    fine = not plain.refuted
+    for literal in assumed:
+        fine = fine and plain.value[literal] >= 0
+        if fine and plain.value[literal] == 0:
+            plain._set(literal)
+    fine = fine and plain._propagate()
+    return not fine, [k for k, value in enumerate(plain.value) if value == 0]
+
+
+def split(rng: np.random.Generator, known: Facts) -> list[Clause] | None:
+    """Return clauses that follow one after the other up to the empty one, or None."""
+    proof: list[Clause] = []
+
+    def close(path: Clause) -> bool:
+        conflict, open_ = conflicting(known, path)
+        if not conflict:
+            if not open_:
+                return False
+            literal = int(rng.choice(open_))
+            if not all(close([*path, side]) for side in (literal, literal ^ 1)):
+                return False
+        proof.append([literal ^ 1 for literal in path])
+        return True
+
+    return proof if close([]) else None
+
+
+def lemmas(proof: list[Clause]) -> Section:
+    """Return clauses as a section."""
+    sizes = np.array([len(clause) for clause in proof], dtype="<i4")
+    literals = np.array([k for clause in proof for k in clause], dtype="<i4")
+    return Section("lemmas", {}, {"sizes": sizes, "literals": literals})
+
+
+def by_hand(
+    problem: Problem, network: bnncert.Network, proof: list[Clause], arithmetic: str = "real"
+) -> list[Section]:
+    """Return a certificate of one refutation for all targets, in one or two sections."""
+    half = len(proof) // 2
+    return [
+        _statement(problem, network, "robust", arithmetic, None),
+        Section("refutation", {"targets": list(range(len(problem.targets)))}),
+        *(lemmas(part) for part in (proof[:half], proof[half:]) if part),
+    ]
+
+
+def forged(rng: np.random.Generator, known: Facts, length: int) -> list[Clause]:
+    """Return random clauses, of which the last is empty."""
+    made = [
+        rng.integers(0, 2 * known.variables, int(rng.integers(1, 4))).tolist()
+        for _ in range(length)
+    ]
+    return [*made, []]
+
+
+def changed(rng: np.random.Generator, proof: list[Clause], literals: int) -> list[Clause]:
+    """Return a proof in which some clauses are shorter, different, missing or elsewhere."""
+    out = [list(clause) for clause in proof]
+    for _ in range(int(rng.integers(1, 4))):
+        k = int(rng.integers(len(out)))
+        choice = int(rng.integers(4))
+        if choice == 0 and out[k]:
+            del out[k][int(rng.integers(len(out[k])))]
+        elif choice == 1 and out[k]:
+            out[k][int(rng.integers(len(out[k])))] = int(rng.integers(literals))
+        elif choice == 2 and len(out) > 1:
+            del out[k]
+        else:
+            j = int(rng.integers(len(out)))
+            out[k], out[j] = out[j], out[k]
+    return out
+
+
+def starts(proof: list[Clause]) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each clause begins, and the literals of all of them."""
+    literals = np.array([k for clause in proof for k in clause], dtype=np.int64)
+    sizes = np.array([len(clause) for clause in proof], dtype=np.int64)
+    return np.concatenate([[0], np.cumsum(sizes)]), literals
+
+
+def models(known: Facts) -> list[list[bool]]:
+    """Return all values of the variables that satisfy every fact, by enumeration."""
+    count = known.variables
+    table = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
+    truth = np.stack([table, 1 - table], axis=2).reshape(-1, 2 * count)
+    good = np.ones(truth.shape[0], dtype=bool)
+    for (a, b), degree in zip(pairwise(known.rows.start), known.degree.tolist(), strict=True):
+        columns, weights = known.rows.columns[a:b], known.rows.values[a:b]
+        good &= truth[:, columns] @ weights >= degree
+    for literal, (a, b) in enumerate(pairwise(known.pairs.start)):
+        good &= ~(truth[:, [literal]] & truth[:, known.pairs.columns[a:b]]).any(axis=1)
+    for a, b in pairwise(known.clauses.start):
+        good &= truth[:, known.clauses.columns[a:b]].any(axis=1)
+    return list(table[good].astype(bool).tolist())
