@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from bnncert.engine.methods import Context, Method, Options, Progress
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.methods.strict_search import prefer_strict
 from bnncert.engine.replay import OnnxRuntime, Replayer
-from bnncert.engine.search.trace import SearchRecord
 from bnncert.engine.timing import Timing
 from bnncert.engine.verdict import (
     Finding,
@@ -31,6 +30,9 @@ from bnncert.model.network import Network
 from bnncert.problem import Problem, Target
 from bnncert.regions import Cover, InputSet
 from bnncert.regions.pictures import Original
+
+if TYPE_CHECKING:
+    from bnncert.engine.search.trace import SearchRecord
 
 
 class MethodRun(NamedTuple):
@@ -85,7 +87,7 @@ def run_method(
     results: list[Result] = []
     for problem in problems:
         replayer = Replayer(problem, runtime, accept, only_float32=only_float32)
-        record = SearchRecord() if tracing else None
+        record = _new_record() if tracing else None
         context = Context(options, deadline, replayer, progress, record)
         found = _at_centre(problem, context) if check_centre else None
         try:
@@ -102,6 +104,13 @@ def run_method(
         if results[-1].status == "not_robust":
             break
     return MethodRun(_timed(merge(results), started), problem, context)
+
+
+def _new_record() -> SearchRecord:
+    """Return an empty record; its module, with all searches, is imported on use."""
+    from bnncert.engine.search.trace import SearchRecord
+
+    return SearchRecord()
 
 
 def _refuse_cover(engine: Method, problem: Problem) -> None:
@@ -227,6 +236,8 @@ def _after_counterexample(
 
 def _at_centre(problem: Problem, context: Context) -> tuple[TargetResult, ...] | None:
     """Return the answer if the centre of the region violates the property."""
+    if context.replayer.clearly_misses(problem.targets, problem.inputs.center):
+        return None
     values = context.replayer.value(problem.targets, problem.inputs.center)
     if values is None:
         return None

@@ -133,6 +133,12 @@ class Replayer:
         lasts = [] if point is None else self._last_signs(point)
         return [_lowest(t, lasts) for t in targets] if lasts else None
 
+    def clearly_misses(self, targets: Sequence[Target], candidate: FloatArray) -> bool:
+        """Whether floats show that the point which `value` evaluates violates no target."""
+        point = self._problem.inputs.settle(candidate)
+        lasts = [] if point is None else self._last_signs(point)
+        return all(t.is_clearly_met(x) for x in lasts for t in targets)
+
     def lowest(self, target: Target, candidate: FloatArray, exact: ExactPoint | None) -> float:
         """Return the lower F of a point near the candidate and the exact point; inf without one."""
         found = self.value((target,), candidate)

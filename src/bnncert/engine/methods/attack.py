@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.engine import STEP, Engine
 from bnncert.engine.methods.grid_walk import WALKERS, GridWalk, has_few_points
 from bnncert.engine.presolve.stability import LayerBounds
 from bnncert.engine.verdict import Counterexample, TargetResult
@@ -44,6 +46,12 @@ VERTEX_SHARE = 0.5
 
 #: Around a given point the first round begins at shares from 1 down to 2^-NEAREST of the region.
 NEAREST = 8.0
+
+#: Rounds after which an attack is not worth going on when nothing else is left to do.
+ROUNDS = 8
+
+#: How many times more points a round has than the one before.
+GROWTH = 4
 
 #: A target is close if its lowest value is at most this share of the value at the centre.
 CLOSE = 0.25
@@ -171,6 +179,9 @@ class Attack:
         The number of gradient steps of all points.
     """
 
+    #: Points of the first round, of which the next ones have more.
+    FEWEST = 16
+
     def __init__(
         self,
         problem: Problem,
@@ -230,24 +241,25 @@ class Attack:
         enough = max(self._context.options.iterations, 2 * int(self._improved[closest]))
         return is_far and self.steps >= enough
 
-    def run(self, deadline: Deadline, rounds: int | None = None) -> None:
+    def run(self, deadline: Deadline, rounds: int | None = None) -> bool:
         """Continue for some rounds, until the deadline, or until every target is violated.
 
         The first step is made even if the deadline has passed, unless the network is large: it
-        evaluates the centre.
+        evaluates the centre.  False if there is nothing more to try.
         """
         last = None if rounds is None else self.rounds + rounds
         self._surrogate.limit = deadline
         while self._active.size:
             try:
                 if next(self._walk, None) is None:
-                    return
+                    return False
             except OutOfTimeError:
                 # The round is given up: another run begins with new points.
                 self._walk = self._steps()
-                return
+                return True
             if deadline.passed() or (last is not None and self.rounds >= last):
-                return
+                return True
+        return False
 
     @property
     def found(self) -> list[Counterexample | None]:
@@ -270,16 +282,17 @@ class Attack:
         problem, options = self._problem, self._context.options
         region, generator = problem.region, self._generator
         in_integers = _has_integer_bounds(region)
-        restarts = options.restarts or _restarts(problem.network)
+        most = options.restarts or _restarts(problem.network)
         iterations = options.iterations
         if self._only_centre:
-            restarts = iterations = 1
+            most = iterations = 1
         walks = has_few_points(region) and not self._only_centre
         if walks:
             # The walk does most of the work; gradients bring it to different places.
-            restarts = options.restarts or min(restarts, WALKERS)
+            most = options.restarts or min(most, WALKERS)
             iterations = max(1, iterations // 6)
         while True:
+            restarts = options.restarts or min(most, self.FEWEST * GROWTH ** min(self.rounds, 8))
             points = region.sample(generator, restarts)
             points = _vertices(region, points, generator)
             reach = np.ones((restarts, 1))
@@ -404,6 +417,11 @@ def _restarts(network: Network) -> int:
     return int(np.clip(WORK_PER_STEP / max(work, 1.0), 8, 256))
 
 
+#: Seconds of a multiplication in products of sparse matrices, and the largest estimate of a first
+#: step: products of large convolutions are faster.
+MULTIPLY, FIRST_STEP = 2e-9, 0.1
+
+
 @register
 class AttackMethod(Method):
     """Straight-through projected gradient; for local networks also minimising patterns."""
@@ -439,3 +457,54 @@ class AttackMethod(Method):
             context.result(target, self.name, since, upper=float(upper[k]), counterexample=found[k])
             for k, target in enumerate(problem.targets)
         )
+
+
+class AttackEngine(Engine):
+    """Gradients from many points."""
+
+    method = AttackMethod
+
+    def first_slice(self) -> float:
+        """One step of few points."""
+        weights: int = sum(layer.weights.nnz for layer in self.question.problem.network.layers)
+        return STEP + min(2 * Attack.FEWEST * weights * MULTIPLY, FIRST_STEP)
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it is stalled, has had some rounds, or no time limit ends it."""
+        is_unlimited = self.context.deadline.seconds is None
+        return is_unlimited or self.stalled or self.search.rounds >= ROUNDS
+
+    @cached_property
+    def search(self) -> Attack:
+        """The attack, from its first point on."""
+        question = self.question
+        return Attack(question.problem, question.context, bounds=question.bounds)
+
+    def work(self, end: Deadline) -> bool:
+        """Continue the attack on all open targets together."""
+        since, search = self.context.deadline.elapsed(), self.search
+        search.look_for({t.name for t in self.question.open})
+        goes_on = search.run(end)
+        self.stalled = search.is_stalled
+        violated = any(found is not None for found in search.found)
+        if violated:
+            self._enter(since, np.full(len(search.found), np.inf))
+        else:
+            self.context.spend(self.method.name, since)
+        return goes_on
+
+    def finish(self) -> None:
+        """Enter the lowest exact values that it has found."""
+        if not self.question.is_over and "search" in self.__dict__:
+            since = self.context.deadline.elapsed()
+            self._enter(since, self.search.outcome(self.context.deadline)[0])
+
+    def _enter(self, since: float, upper: FloatArray) -> None:
+        targets, found = self.question.problem.targets, self.search.found
+        for target in self.question.open:
+            k = targets.index(target)
+            after = self.context.result(
+                target, self.method.name, since, upper=float(upper[k]), counterexample=found[k]
+            )
+            self.question.enter(after, is_shared=True)

@@ -1,162 +1,141 @@
-"""The default: cheap methods first, then exact ones for the targets that are still open.
+r"""The default: every method works on what is still open, in slices of time.
 
-Some stages eliminate variables, for all open targets of a local network together.  If each variable
-shares tables with few others, elimination is fast and usually decides, so it comes before the
-relaxations and the attack.  If nearly all variables share a table, as in dense networks, its tables
-have as many entries as there are patterns: a small relaxation is faster and comes first. If buckets
-have to be split, it comes after the attack and gets little time.
+The next slice goes to the engine i with the smallest
+
+    (seconds used so far + next slice) / weight,
+
+and every slice of an engine is twice as long as its last one.  First slices are the engines' own
+estimates of a first useful step, so what is cheap comes first, whatever the network.  Weights come
+from one table by the shape of the problem.  An engine with weight w of W in all has decided after
+at most about 2 W / w times the seconds that it needs alone, whichever engine that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bnncert.engine.methods.attack import AttackMethod
-from bnncert.engine.methods.auto_run import (
-    AutoRun,
-    AutoStage,
-    Engine,
-    half_of,
-    has_flip_budget,
-    is_deep,
-)
 from bnncert.engine.methods.base import Context, Method, register
-from bnncert.engine.methods.elimination import EliminationMethod, local_plan, start_engine
-from bnncert.engine.methods.proof_stages import BAB, LP, MILP, SDP, SHORT_BAB, SMALL_SDP, ProofStage
-from bnncert.engine.methods.propagation import PropagationMethod
-from bnncert.engine.methods.sweep import run_sweep
-from bnncert.engine.presolve.literals import literal
-from bnncert.engine.presolve.pipeline import Presolved
-from bnncert.engine.search.elimination.elimination_plan import EliminationPlan
+from bnncert.engine.methods.open_question import OpenQuestion
 from bnncert.engine.verdict import TargetResult
 from bnncert.problem import Problem
 from bnncert.regions import ImagePath
 
-#: The kinds of plans: exact with small tables, exact with tables of nearly all variables, or with
-#: split buckets.
-PlanKind: TypeAlias = Literal["local", "dense", "split"]
-
-#: Share of the time and most seconds of an exact elimination, and of one that splits buckets.
-EXACT, SPLIT = (0.5, 60.0), (0.1, 5.0)
-
-#: The tables of a local plan have at most this share of the number of all patterns.
-LOCAL = 1 / 16
+if TYPE_CHECKING:
+    from bnncert.engine.methods.engine import Engine
 
 
-def plan_kind(plan: EliminationPlan) -> PlanKind:
-    """Return the kind of a plan."""
-    if not plan.is_exact:
-        return "split"
-    return "local" if plan.entries <= LOCAL * 2.0 ** min(len(plan.order), 1000) else "dense"
+def engines() -> tuple[type[Engine], ...]:
+    """Return all engines, which are imported now; between equals the earlier one comes first."""
+    from bnncert.engine.methods.attack import AttackEngine
+    from bnncert.engine.methods.branch import TreesEngine
+    from bnncert.engine.methods.elimination import VariablesEngine
+    from bnncert.engine.methods.learning import ClausesEngine
+    from bnncert.engine.methods.milp import ProgramEngine
+    from bnncert.engine.methods.propagation import PatternsEngine
+
+    searches = ClausesEngine, PatternsEngine, VariablesEngine
+    return (AttackEngine, *searches, TreesEngine, ProgramEngine)
 
 
-def eliminate(run: AutoRun, presolved: Presolved, kind: PlanKind) -> None:
-    """Eliminate variables if the plan is cheap and of the kind of the stage."""
-    end = run.share.for_proofs()
-    own = tuple(t for t in run.problem.targets if t.name in run.open)
-    if kind == "local":
-        run.elimination = local_plan(presolved, sum(len(t.objectives) for t in own), end)
-    if run.elimination is None or plan_kind(run.elimination) != kind:
-        return
-    share, seconds = SPLIT if kind == "split" else EXACT
-    since = run.context.deadline.elapsed()
-    run.context.report(EliminationMethod.name, 0, 1)
-    slice_ = end.within(min(seconds, share * end.remaining()))
-    engine = start_engine(presolved, run.problem, own, run.context.deciding(), slice_)
-    if engine is None:
-        return
-    for target in own:
-        lower = run.results[target.name].lower
-        run.enter(engine.result(target, EliminationMethod.name, since, lower))
-    for neurons, signs, theta in engine.search.proofs:
-        # Rational multipliers belong to ties, which floats cannot prove.
-        run.learned.add(literal(neurons, signs), theta if isinstance(theta, np.ndarray) else None)
+#: The weights by shape; an engine without one has `OTHERWISE`.
+WEIGHTS: dict[str, dict[str, float]] = {
+    # A ball that limits the number of sign changes.
+    "budget": {"propagation": 4.0, "learning": 2.0, "attack": 2.0},
+    # So few open first-layer signs that all their patterns can be evaluated.
+    "few": {"propagation": 8.0, "bab": 2.0, "attack": 2.0},
+    # So many weights that a step of anything but the attack takes seconds.
+    "large": {"attack": 8.0, "elimination": 4.0, "bab": 2.0, "learning": 1.0},
+    # Three or more sign layers: relaxations through gates are weak.
+    "deep": {"learning": 6.0, "propagation": 2.0, "attack": 1.0},
+    # Two sign layers whose neurons read few open signs each.
+    "local": {"elimination": 4.0, "bab": 3.0, "attack": 2.0},
+    "dense": {"bab": 8.0, "attack": 2.0, "propagation": 1.0},
+}
+OTHERWISE = 0.5
+
+#: The share of its weight that an attack has which is far from all rivals and does not improve.
+STALLED = 0.3
+
+#: Open first-layer signs up to which they are few, and weights from which on a network is large.
+FEW, LARGE = 16, 5_000_000
+
+#: Sign layers from which on a network is deep, and the share of the open first-layer signs up to
+#: which the neurons of the second layer of a local network read in the mean.
+DEEP, LOCAL = 3, 0.25
 
 
-#: Unstable first-layer signs up to which evaluating all patterns is faster than a relaxation, or
-#: than the attack on a deep network, and the seconds of that search.
-FEW_SIGNS, FEW_SIGNS_IF_DEEP, SHORT_PATTERNS = 12, 20, 0.5
+def shape(question: OpenQuestion) -> str:
+    """Name the row of the table."""
+    network, bounds = question.problem.network, question.bounds
+    if question.has_flip_budget:
+        return "budget"
+    if bounds[0].unstable.size <= FEW:
+        return "few"
+    if sum(layer.weights.nnz for layer in network.layers) > LARGE:
+        return "large"
+    if network.depth >= DEEP:
+        return "deep"
+    if network.depth == 2 and bounds[0].unstable.size and bounds[1].unstable.size:
+        rows = network.layers[1].weights[bounds[1].unstable][:, bounds[0].unstable]
+        if rows.nnz <= LOCAL * rows.shape[0] * rows.shape[1]:
+            return "local"
+    return "dense"
 
 
-def _proof(stage: ProofStage) -> AutoStage:
-    return AutoStage(stage.method, lambda run, presolved: run.prove(stage, presolved))
+def rotate(question: OpenQuestion, engines: Iterable[Engine], weights: dict[str, float]) -> None:
+    """Give slices of time to the engines until the question is decided or nothing is left to do.
 
+    Engines without proofs come last if a certificate is wanted.
+    """
+    used = {engine: 0.0 for engine in engines if engine.first_slice() < np.inf}
+    slices = {engine: engine.first_slice() for engine in used}
 
-def _prover(stage: ProofStage, **kind: Any) -> Engine:
-    return Engine(stage.method, lambda run, *slice_: run.prove(stage, *slice_), **kind)
+    def turn(engine: Engine) -> tuple[bool, float]:
+        weight = weights.get(engine.method.name, OTHERWISE) * (STALLED if engine.stalled else 1.0)
+        comes_last = engine.trusts_solver and question.context.tracing
+        return comes_last, (used[engine] + slices[engine]) / weight
 
-
-def _patterns(seconds: Callable[[Presolved, float], float]) -> AutoStage:
-    def work(run: AutoRun, presolved: Presolved) -> None:
-        end = run.share.for_proofs()
-        run.search_patterns(presolved, seconds(presolved, end.remaining()), end)
-
-    return AutoStage(PropagationMethod, work)
-
-
-def _elimination(kind: PlanKind) -> AutoStage:
-    return AutoStage(EliminationMethod, lambda run, presolved: eliminate(run, presolved, kind))
-
-
-def _short_search(presolved: Presolved, remaining: float) -> float:
-    most = FEW_SIGNS_IF_DEEP if is_deep(presolved) else FEW_SIGNS
-    few = np.count_nonzero(presolved.owner_layer == 0) <= most
-    # If the region is a budget of flips, the first search comes before presolve.
-    return SHORT_PATTERNS if few and not has_flip_budget(presolved) else 0.0
-
-
-def _long_search(presolved: Presolved, remaining: float) -> float:
-    # If the region is a budget of flips, the long search also comes before presolve.
-    return half_of(remaining) if is_deep(presolved) and not has_flip_budget(presolved) else 0.0
-
-
-def _suits_patterns(presolved: Presolved) -> bool:
-    return is_deep(presolved) or has_flip_budget(presolved)
-
-
-#: The plan, in order.  Each stage works on the targets that are still open.
-STAGES = (
-    _patterns(_short_search),
-    _elimination("local"),
-    _proof(SMALL_SDP),
-    _elimination("dense"),
-    AutoStage(AttackMethod, AutoRun.quick_attack),
-    _patterns(_long_search),
-    _elimination("split"),
-    _proof(LP),
-    _proof(SDP),
-    _proof(SHORT_BAB),
-    AutoStage(AttackMethod, AutoRun.long_attack),
-)
-
-#: The complete methods, which share the remaining time after the stages.
-ENGINES = (
-    Engine(
-        PropagationMethod,
-        lambda run, presolved, end: run.search_patterns(presolved, end.remaining(), end),
-        _suits_patterns,
-    ),
-    _prover(BAB, suits=lambda presolved: not _suits_patterns(presolved)),
-    _prover(MILP, trusts_solver=True),
-)
+    deadline = question.context.deadline
+    while not question.is_over and not deadline.passed() and not all(e.is_endless for e in used):
+        engine = min(used, key=turn)
+        since = deadline.elapsed()
+        goes_on = engine.work(deadline.within(slices[engine]))
+        used[engine] += deadline.elapsed() - since
+        slices[engine] *= 2
+        if not goes_on:
+            del used[engine]
 
 
 @register
 class AutoMethod(Method):
-    """Cheap stages first; see STAGES for their order."""
+    """All engines in turn, see :func:`rotate`."""
 
     name = "auto"
-    summary = "cheap methods first, exact ones for what is still open: the default"
+    summary = "all methods in slices of time, by the shape of the problem: the default"
     promises = ("bound", "exact", "counterexample")
     regions = f"{Method.regions}, brightness, contrast"
-    reads = frozenset[str]().union(*(step.method.reads for step in (*STAGES, *ENGINES)))
+    #: What the engines read, stated here because they are imported when intervals do not decide.
+    reads = frozenset(
+        {
+            *("seed", "restarts", "iterations", "mode", "form", "processes", "cluster"),
+            *("memory", "threads", "solver", "coupling"),
+        }
+    )
 
     def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
         """Decide as many targets as the time allows; one counterexample ends the work."""
         if isinstance(problem.inputs, ImagePath):
-            # A sweep is complete and takes less time than the first stages.
+            from bnncert.engine.methods.sweep import run_sweep
+
+            # A sweep is complete and takes less time than the first slices.
             return run_sweep(problem, problem.inputs, context)
-        return AutoRun(problem, context).run(STAGES, ENGINES)
+        question = OpenQuestion(problem, context)
+        if not question.is_over:
+            made = [engine(question) for engine in engines()]
+            rotate(question, made, WEIGHTS[shape(question)])
+            for engine in made:
+                engine.finish()
+        return question.answers()

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
-from bnncert.engine.presolve.pipeline import Presolved, presolve
 from bnncert.engine.presolve.stability import LayerBounds, stability
-from bnncert.engine.relaxations.linear import Form
-from bnncert.engine.relaxations.moments.cliques import Sparsity
 from bnncert.engine.replay import Replayer
-from bnncert.engine.scheduler import Cluster
 from bnncert.engine.search.pulse import Pulse
-from bnncert.engine.search.trace import SearchRecord, Trace
 from bnncert.engine.timing import PRESOLVE, Journal, LayerCount, Step
 from bnncert.engine.verdict import Counterexample, Status, TargetResult, best_of
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.model.rationals import float_above
 from bnncert.problem import Problem, Target
+
+if TYPE_CHECKING:
+    # Intervals decide many questions alone, before any of this is imported.
+    from bnncert.engine.presolve.pipeline import Presolved
+    from bnncert.engine.relaxations.linear import Form
+    from bnncert.engine.relaxations.moments.cliques import Sparsity
+    from bnncert.engine.scheduler import Cluster
+    from bnncert.engine.search.trace import SearchRecord, Trace
 
 Promise: TypeAlias = Literal["bound", "exact", "counterexample"]
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -143,6 +147,8 @@ class Context:
 
     def presolve(self, problem: Problem, deadline: Deadline | None = None) -> Presolved:
         """Presolve the network within the deadline, and note its time and the open neurons."""
+        from bnncert.engine.presolve.pipeline import presolve
+
         since = self.deadline.elapsed()
         self.report(PRESOLVE, 0, len(problem.targets))
         try:
@@ -303,9 +309,10 @@ class Method(ABC):
 
 
 class Registry:
-    """Methods by name."""
+    """Methods by name; a method whose module is named ahead is imported on use."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Mapping[str, str] | None = None) -> None:
+        self._modules = dict(modules or {})
         self._methods: dict[str, type[Method]] = {}
 
     def add(self, method: type[Method]) -> type[Method]:
@@ -313,9 +320,19 @@ class Registry:
         self._methods[method.name] = method
         return method
 
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The names of all methods: those with a module ahead, then in order of registration."""
+        return tuple(dict.fromkeys((*self._modules, *self._methods)))
+
+    def _method(self, name: str) -> type[Method]:
+        if name not in self._methods:
+            importlib.import_module(f"bnncert.engine.methods.{self._modules[name]}")
+        return self._methods[name]
+
     def all(self) -> tuple[type[Method], ...]:
-        """Return every registered method, in the order of registration."""
-        return tuple(self._methods.values())
+        """Return every method, in the order of their names."""
+        return tuple(map(self._method, self._names))
 
     def readers(self, field: str) -> tuple[str, ...]:
         """Return the names of the methods that read a field of the options."""
@@ -323,9 +340,9 @@ class Registry:
 
     def make(self, name: str) -> Method:
         """Return a new instance of the method of that name."""
-        if name not in self._methods:
-            raise InputError(f"no method {name!r}; expected one of {', '.join(self._methods)}")
-        method = self._methods[name]
+        if name not in self._names:
+            raise InputError(f"no method {name!r}; expected one of {', '.join(self._names)}")
+        method = self._method(name)
         if not method.available():
             raise MissingExtraError(
                 f"method {name} needs {method.package}: pip install 'bnncert[{method.extra}]'"
@@ -333,5 +350,26 @@ class Registry:
         return method()
 
 
-REGISTRY = Registry()
+#: The methods with their modules, in the order of tables.
+REGISTRY = Registry(
+    {
+        "interval": "interval",
+        "attack": "attack",
+        "lp": "lp",
+        "sdp": "reduced_sdp",
+        "bab": "branch",
+        "elimination": "elimination",
+        "milp": "milp",
+        "propagation": "propagation",
+        "auto": "auto",
+        "learning": "learning",
+        "minp": "minp",
+        "sample": "sample",
+        "sdp-standard": "sdp_moments",
+        "sdp-tight-plain": "sdp_moments",
+        "sdp-tight": "sdp_moments",
+        "sdp-tight-pairwise": "sdp_moments",
+        "sdp-order2": "sdp_moments",
+    }
+)
 register = REGISTRY.add

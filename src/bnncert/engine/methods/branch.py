@@ -9,15 +9,26 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import FloatArray
+from bnncert.deadline import Deadline
 from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.engine import STEP, TargetEngine
 from bnncert.engine.methods.interval import interval_proof
-from bnncert.engine.methods.reduced_sdp import TOO_LARGE, find_input_cuts
+from bnncert.engine.methods.lp import lp_lower_bounds
+from bnncert.engine.methods.open_question import OpenQuestion
+from bnncert.engine.methods.reduced_sdp import (
+    TOO_LARGE,
+    WORTH_LP,
+    ReducedSdpMethod,
+    are_cuts_worth_it,
+    bound_problem,
+    find_input_cuts,
+)
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.relaxations.reduced.input_cuts import InputCuts
 from bnncert.engine.relaxations.reduced.problem import is_too_large, reduce_objective
 from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.parallel import TreeTask, search_together
-from bnncert.engine.search.trace import trace_of
+from bnncert.engine.search.trace import root_trace, trace_of
 from bnncert.engine.search.tree import Outcome, Tree, TreeOptions
 from bnncert.engine.verdict import Counterexample, TargetResult
 from bnncert.model.rationals import float_above
@@ -201,3 +212,92 @@ class BranchMethod(Method):
         if is_too_large(presolved):
             return context.result(target, self.name, since, lower=lower, note=TOO_LARGE)
         return branching.decide(target, context, lower)
+
+
+#: How many times longer than estimated a relaxation may take.
+PATIENCE = 4.0
+
+
+class TreesEngine(TargetEngine):
+    """The reduced relaxation of every target, then a tree for each that it leaves open."""
+
+    method = BranchMethod
+    _branching: Branching | None = None
+
+    def __init__(self, question: OpenQuestion) -> None:
+        super().__init__(question)
+        #: The targets whose relaxation has been solved, and the inequalities of the input found.
+        self._relaxed = set[str]()
+        self._cuts: dict[tuple[str, int], InputCuts | None] = {}
+        #: The seconds after which a relaxation is interrupted.
+        self._patience = PATIENCE * question.relaxation_seconds
+
+    def first_slice(self) -> float:
+        """Presolve and one relaxation."""
+        return STEP + self.question.presolve_seconds + self.question.relaxation_seconds
+
+    def pending(self) -> list[Target]:
+        """Return the targets to relax, or all to branch on if there is none."""
+        targets = self.question.open
+        return [t for t in targets if t.name not in self._relaxed] or list(targets)
+
+    def limit(self, target: Target, equal: Deadline) -> Deadline:
+        """Return a later limit for a relaxation: if it is interrupted it has to begin again."""
+        if target.name in self._relaxed:
+            return equal
+        return self.context.deadline.within(max(equal.remaining(), self._patience))
+
+    def work(self, end: Deadline) -> bool:
+        """Work on every open target; relaxations are followed by trees."""
+        relaxes = any(t.name not in self._relaxed for t in self.question.open)
+        goes_on = super().work(end)
+        return goes_on or (relaxes and not self.question.is_over)
+
+    def decide(self, target: Target, presolved: Presolved, context: Context) -> TargetResult | None:
+        """Relax a target, or continue its tree."""
+        if target.name not in self._relaxed:
+            return self._relax(target, presolved, context)
+        if is_too_large(presolved):
+            return None
+        if self._branching is None:
+            trees, learned = max(1, len(self.question.open)), self.question.learned
+            given = (presolved, self.question.problem, self.method.name, learned, trees)
+            self._branching = Branching(*given, self._cuts)
+        return self._branching.decide(target, context)
+
+    def _relax(self, target: Target, presolved: Presolved, context: Context) -> TargetResult:
+        """Bound every objective; for a large problem a linear program comes first."""
+        since = context.deadline.elapsed()
+        lowers = self._linear(target, presolved, context)
+        if not target.is_proved_by(lowers) and not is_too_large(presolved):
+            lowers += self._semidefinite(target, presolved, context)
+        proved = target.is_proved_by(lowers[-len(target.objectives) :])
+        proved = proved or target.is_proved_by(lowers[: len(target.objectives)])
+        if proved or not context.deadline.passed():
+            self._relaxed.add(target.name)
+        else:
+            self._patience *= 2
+        lower = max(lowers, default=-np.inf)
+        return context.result(target, ReducedSdpMethod.name, since, lower=lower, proved=proved)
+
+    def _linear(self, target: Target, presolved: Presolved, context: Context) -> list[float]:
+        if self.question.unknowns <= WORTH_LP and not is_too_large(presolved):
+            return [-np.inf] * len(target.objectives)
+        problem = self.question.problem
+        return lp_lower_bounds(problem, presolved.bounds, target, "lattice", context)
+
+    def _semidefinite(self, target: Target, presolved: Presolved, context: Context) -> list[float]:
+        # A solver of mixed-integer programs that the options name is not for relaxations.
+        named, lowers = context.options.solver, []
+        solver = None if named in ("gurobi", "highs", "scip") else named
+        options = replace(context.options, mode="feasibility", solver=solver, cut_rounds=0)
+        for k, objective in enumerate(target.objectives):
+            reduced = reduce_objective(presolved, objective)
+            found = bound_problem(reduced, objective, replace(context, options=options), presolved)
+            lowers.append(found.lower)
+            kept = found.cuts if are_cuts_worth_it(reduced, presolved) else None
+            self._cuts[target.name, k] = kept
+            if context.tracing and found.proved and found.dual is not None:
+                trace = root_trace(found.problem, found.dual, presolved, k)
+                context.record_trace(target, trace)
+        return lowers

@@ -19,9 +19,10 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.engine import STEP, Engine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.methods.reduced_sdp import explain
-from bnncert.engine.presolve.literals import variable_of
+from bnncert.engine.presolve.literals import literal, variable_of
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.replay import Replayer
 from bnncert.engine.search.elimination.bound import EliminationLimits, prepare
@@ -320,3 +321,46 @@ def attack_locally(problem: Problem, context: Context) -> dict[str, TargetResult
         engine.sample(deadline, rounds=None if context.deadline.seconds is not None else 1)
     name = EliminationMethod.name
     return {t.name: engine.result(t, name, since, float("-inf")) for t in problem.targets}
+
+
+class VariablesEngine(Engine):
+    """The elimination of variables of a local network, for all open targets together."""
+
+    method = EliminationMethod
+    _search: EliminationEngine | None = None
+
+    def first_slice(self) -> float:
+        """Presolve and the tables."""
+        question = self.question
+        if question.problem.network.depth != 2:
+            return np.inf
+        open_ = sum(b.unstable.size for b in question.bounds)
+        return STEP + question.presolve_seconds + len(question.open) * 1e-5 * open_
+
+    def work(self, end: Deadline) -> bool:
+        """Continue the search; its clauses are also for the others."""
+        question, since = self.question, self.context.deadline.elapsed()
+        targets = question.open
+        self.report()
+        if self._search is None:
+            presolved, deadline = question.presolved(), self.context.deadline
+            count = sum(len(t.objectives) for t in targets)
+            if presolved is None or local_plan(presolved, count, deadline) is None:
+                return False
+            seconds = min(ELIMINATION_SECONDS, ELIMINATION_SHARE * deadline.remaining())
+            given = (presolved, question.problem, targets, self.context.deciding())
+            try:
+                self._search = EliminationEngine(*given, seconds, end)
+            except OutOfTimeError:
+                return True
+        ending = self._search.run(end)
+        if ending == "stuck":
+            self._search.sample(end, rounds=1)
+        for target in self._search.targets:
+            lower = question.results[target.name].lower
+            question.enter(self._search.result(target, self.method.name, since, lower))
+        for neurons, signs, theta in self._search.search.proofs:
+            # Rational multipliers belong to ties, which floats cannot prove.
+            proof = theta if isinstance(theta, np.ndarray) else None
+            question.learned.add(literal(neurons, signs), proof)
+        return ending == "interrupted"

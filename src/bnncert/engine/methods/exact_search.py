@@ -30,8 +30,7 @@ from bnncert.engine.relaxations.linear import LinearModel, linear_model
 from bnncert.engine.verdict import Counterexample, TargetResult
 from bnncert.problem import Problem, Target
 from bnncert.regions import Region
-from bnncert.regions.linear_block import InputBlock, input_block
-from bnncert.regions.linear_program import LinearSolution
+from bnncert.regions.linear_program import InputBlock, LinearSolution, input_block
 
 #: The error of a solver's bound, relative to the size of f.
 BOUND_TOLERANCE = 1e-6

@@ -17,12 +17,14 @@ def interval_lower(objective: Objective, last: LayerBounds) -> float:
     d = objective.coefficients
     fixed = d * last.state
     loose = np.abs(d[last.state == 0])
-    value = objective.constant + float(fixed.sum()) - float(loose.sum())
-    reach = abs(objective.constant) + float(np.abs(d).sum())
-    rounding = 0.0
-    if np.any(d != np.rint(d)) or objective.constant != np.rint(objective.constant):
-        rounding = (d.size + 2) * 2.0**-52 * reach
-    slack = rounding + objective.error
+    return lower_from_sums(objective, float(fixed.sum()), float(loose.sum()))
+
+
+def lower_from_sums(objective: Objective, fixed: float, loose: float) -> float:
+    """Return the lower bound of f from the sums of both kinds of neurons."""
+    value = objective.constant + fixed - loose
+    reach, terms = abs(objective.constant) + objective.size, objective.coefficients.size + 2
+    slack = objective.error + (0.0 if objective.is_whole else terms * 2.0**-52 * reach)
     # `nextafter`, because a slack below the spacing of floats would not change the value.
     value = float(np.nextafter(value - slack, -np.inf)) if slack else value
     return objective.round_up(value)

@@ -13,8 +13,7 @@ from bnncert.engine.presolve.reduction import reduce_target
 from bnncert.engine.presolve.stability import LayerBounds
 from bnncert.engine.relaxations.linear import Form, linear_model
 from bnncert.problem import Problem, Target
-from bnncert.regions.highs_ import HighsModel
-from bnncert.regions.linear_block import input_block
+from bnncert.regions.linear_program import HighsModel, input_block
 
 
 def lp_lower_bounds(

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from bnncert.engine.methods.base import Context, register
+from bnncert.engine.methods.engine import TargetEngine
 from bnncert.engine.methods.exact_search import ExactMethod, Solver
+from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.relaxations.linear import LinearModel
+from bnncert.engine.relaxations.reduced.problem import is_too_large
 from bnncert.engine.solvers.gurobi_ import GurobiModel
+from bnncert.engine.verdict import TargetResult
 from bnncert.errors import InputError
+from bnncert.problem import Target
 from bnncert.regions import Region
-from bnncert.regions.highs_ import HighsModel
+from bnncert.regions.linear_program import HighsModel
+
+#: Seconds of a first look at a mixed-integer program.
+PROGRAM = 0.2
 
 
 @register
@@ -43,4 +55,29 @@ class MilpMethod(ExactMethod):
                 "mip_rel_gap": 0.0,
                 "mip_abs_gap": 1e-6,
             },
+        )
+
+
+class ProgramEngine(TargetEngine):
+    """The mixed-integer program, which begins again in each slice."""
+
+    method = MilpMethod
+    trusts_solver = True
+
+    def first_slice(self) -> float:
+        """Presolve and a first look at each program."""
+        if self.question.problem.region.norm == "l2":
+            return np.inf
+        return PROGRAM * len(self.question.open) + self.question.presolve_seconds
+
+    def decide(self, target: Target, presolved: Presolved, context: Context) -> TargetResult | None:
+        """Solve the program of a target, with all clauses that were learned."""
+        if is_too_large(presolved):
+            return None
+        named = context.options.solver
+        options = replace(context.options, solver="gurobi" if named == "gurobi" else None)
+        clauses = [literals for literals, _ in self.question.learned.known.values()]
+        return MilpMethod().solve_target(
+            *(self.question.problem, presolved.bounds, target, replace(context, options=options)),
+            *(presolved.record, clauses),
         )

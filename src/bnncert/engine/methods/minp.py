@@ -24,7 +24,7 @@ from bnncert.engine.solvers.gurobi_ import GurobiModel
 from bnncert.engine.solvers.scip_ import ScipModel
 from bnncert.errors import InputError
 from bnncert.regions import Region
-from bnncert.regions.linear_block import InputBlock, input_block
+from bnncert.regions.linear_program import InputBlock, input_block
 
 
 def ball_block(region: Region, layer: UnstableLayer) -> InputBlock:

@@ -11,6 +11,7 @@ import numpy as np
 from bnncert.arrays import BoolArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.engine import STEP, JointEngine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.literals import literal, renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
@@ -261,6 +262,10 @@ def _presolved(problem: Problem, context: Context) -> Presolved:
     return context.presolve(problem)
 
 
+#: Seconds of a pattern of first-layer signs, and the seconds after which a search may be useful.
+PATTERN, PATTERNS = 1e-6, 0.02
+
+
 @register
 class PropagationMethod(Method):
     """Search over sign patterns of the first layer."""
@@ -305,3 +310,24 @@ class PropagationMethod(Method):
                         target, self.name, since, lower=lowers[target.name], note=TOO_LARGE
                     )
         return tuple(known[t.name] for t in problem.targets)
+
+
+class PatternsEngine(JointEngine):
+    """The search over first-layer signs."""
+
+    method = PropagationMethod
+
+    def first_slice(self) -> float:
+        """All patterns if they are few."""
+        question = self.question
+        patterns = PATTERN * 2.0 ** min(question.bounds[0].unstable.size, 30)
+        presolve = 0.0 if question.has_flip_budget else question.presolve_seconds
+        return STEP + presolve + min(patterns, PATTERNS)
+
+    def start(self, context: Context) -> PatternEngine | None:
+        """Begin; a budget of flips implies all pairs, so it needs no presolve."""
+        question = self.question
+        presolved = question.plain if question.has_flip_budget else question.presolved()
+        if presolved is None or not is_small_enough(presolved):
+            return None
+        return PatternEngine(presolved, question.problem, question.open, context)

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.engine.methods.attack import Attack
 from bnncert.engine.methods.base import Context, Method
 from bnncert.engine.timing import Journal
 from bnncert.engine.verdict import Counterexample, TargetResult, deciding_target
@@ -88,6 +87,8 @@ def _search(
             found = context.replayer.confirm(target, tie.point, tie.exact)
             if found is not None:
                 return (context.result(target, STAGE, 0.0, counterexample=found),)
+        from bnncert.engine.methods.attack import Attack  # imported on use: ties are rare
+
         near = Attack(strict, context, near=tie.point)
         near.run(context.deadline.within(NEAR_SHARE * context.deadline.remaining()), 1)
         for target, found in zip(strict.targets, near.found, strict=True):

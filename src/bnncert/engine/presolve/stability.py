@@ -26,8 +26,6 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline, Grace
-from bnncert.model.description import Convolution
-from bnncert.model.layer_operators import convolution_ranges
 from bnncert.model.layers import ROUNDOFF, ThresholdLayer
 from bnncert.model.matrices import row_blocks
 from bnncert.model.network import Network
@@ -112,8 +110,8 @@ def first_layer(
 
     After the deadline, the rest of a large layer is bounded over the box around the region.
     """
-    if layer.convolution is not None and region.is_box:
-        lower, upper = _convolution_over_box(layer, layer.convolution, region)
+    if region.is_box:
+        lower, upper = _over_box(layer, region)
     else:
         lower, upper = _supports(layer.weights, region, deadline or Deadline(None))
     state = np.zeros(layer.size, dtype=np.int8)
@@ -141,34 +139,34 @@ def _supports(weights: Any, region: Region, deadline: Deadline) -> tuple[FloatAr
     return np.concatenate(lower), np.concatenate(upper)
 
 
-def _convolution_over_box(
-    layer: ThresholdLayer, convolution: Convolution, region: Region
-) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds by convolutions, without the sparse matrix.
-
-    For large images the memory of a sparse matrix of floats costs more time than the arithmetic.
-    """
-    lower, upper = convolution_ranges(convolution, layer.flip, region.lo, region.hi, np.float64)
+def _over_box(layer: ThresholdLayer, region: Region) -> tuple[FloatArray, FloatArray]:
+    """Return W m -+ |W| r for the middle m and the radii r of a box, with the rounding errors."""
+    middle = region.lo + (region.hi - region.lo) / 2
+    radius = np.maximum(region.hi - middle, middle - region.lo)
+    radius = np.where(radius > 0, np.nextafter(radius, np.inf), 0.0)
+    value = layer.operator(np.float64).forward(middle[None, :])[0]
     size = np.maximum(np.abs(region.lo), np.abs(region.hi))
-    _, magnitude = convolution_ranges(convolution, layer.flip, -size, size, np.float64)
-    error = rounding_error(layer.weights, magnitude)
-    return lower - error, upper + error
+    reach, magnitude = layer.magnitudes(np.float64).forward(np.stack([radius, size]))
+    # |m| + r is `size` up to rounding, so that this is the error of both sums together.
+    error = rounding_error(layer.rows, magnitude)
+    return value - reach - error, value + reach + error
 
 
 def _later_layer(layer: ThresholdLayer, below: LayerBounds) -> LayerBounds:
-    # Sums of fewer than 2^24 units are exact in float32, in any order of summation.
-    if layer.convolution is not None and float(layer.norm.max(initial=0.0)) < 2**24:
-        open_ = below.state == 0
-        lo, hi = np.where(open_, -1, below.state), np.where(open_, 1, below.state)
-        lower, upper = convolution_ranges(layer.convolution, layer.flip, lo, hi, np.float32)
-        return settle_states(layer, lower.astype(np.float64), upper.astype(np.float64))
-    weights = layer.weights
-    size = same_places(weights, np.abs(weights.data, dtype=np.int64))
-    fixed = np.asarray(weights @ below.state.astype(np.int64))
-    reach = np.asarray(size @ (below.state == 0).astype(np.int64))
-    return settle_states(
-        layer, (fixed - reach).astype(np.float64), (fixed + reach).astype(np.float64)
-    )
+    if layer.has_small_sums:
+        fixed, reach = (
+            operator.forward(signs[None, :].astype(np.float32))[0].astype(np.float64)
+            for operator, signs in (
+                (layer.operator(np.float32), below.state),
+                (layer.magnitudes(np.float32), below.state == 0),
+            )
+        )
+    else:
+        weights = layer.weights
+        size = same_places(weights, np.abs(weights.data, dtype=np.int64))
+        fixed = np.asarray(weights @ below.state.astype(np.int64), dtype=np.float64)
+        reach = np.asarray(size @ (below.state == 0).astype(np.int64), dtype=np.float64)
+    return settle_states(layer, fixed - reach, fixed + reach)
 
 
 def settle_states(layer: ThresholdLayer, lower: FloatArray, upper: FloatArray) -> LayerBounds:

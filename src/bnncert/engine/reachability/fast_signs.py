@@ -35,9 +35,7 @@ from bnncert.engine.reachability.feasibility import Feasibility, SignPattern, fi
 from bnncert.engine.reachability.searched_signs import MOST_SHRUNK
 from bnncert.model.layers import ThresholdLayer
 from bnncert.regions import Region
-from bnncert.regions.highs_ import HighsModel
-from bnncert.regions.linear_block import InputBlock, input_block
-from bnncert.regions.linear_program import LinearProgram
+from bnncert.regions.linear_program import HighsModel, InputBlock, LinearProgram, input_block
 
 
 @dataclass(frozen=True, eq=False)

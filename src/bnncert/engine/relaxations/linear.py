@@ -27,8 +27,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.presolve.reduction import UnstableLayer, UnstableObjective, UnstableProblem
 from bnncert.errors import InputError
 from bnncert.regions import Region
-from bnncert.regions.linear_block import InputBlock
-from bnncert.regions.linear_program import LinearProgram
+from bnncert.regions.linear_program import InputBlock, LinearProgram
 
 Form: TypeAlias = Literal["paper", "soft", "lattice"]
 

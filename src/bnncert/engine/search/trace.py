@@ -76,6 +76,26 @@ class EliminationTrace:
     clauses: tuple[LearnedClause, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class ClauseTrace:
+    """Clauses that end with the empty one; each follows from what is before it by propagation.
+
+    Variable v < layer.size is the sign of a neuron; variable layer.size + k means that target k of
+    `targets` is violated. Literals are those of `presolve.literals`.
+    """
+
+    #: None of these can be violated: at least one of them would have to be.
+    targets: tuple[str, ...]
+    #: The layer (0 is the first) and the neuron of each variable, as the network numbers them.
+    layer: IntArray
+    neuron: IntArray
+    #: Clause c is literals[starts[c] : starts[c + 1]]; one of its literals holds.
+    literals: IntArray
+    starts: IntArray
+    #: Clauses of the first layer that the region implies.
+    region: tuple[LearnedClause, ...] = ()
+
+
 @dataclass(eq=False)
 class SearchRecord:
     """The presolved network of a method and its traces by target, for a certificate."""
@@ -84,6 +104,7 @@ class SearchRecord:
     traces: dict[str, Trace] = field(default_factory=dict)
     patterns: list[PatternTrace] = field(default_factory=list)
     eliminations: list[EliminationTrace] = field(default_factory=list)
+    clause_proofs: list[ClauseTrace] = field(default_factory=list)
 
 
 def trace_of(tree: Tree, presolved: Presolved, objective: int) -> Trace:

@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.deadline import Deadline
-from bnncert.regions.highs_ import HighsModel
-from bnncert.regions.linear_program import LinearProgram
+from bnncert.regions.linear_program import HighsModel, LinearProgram
 
 Bound = Fraction | None
 

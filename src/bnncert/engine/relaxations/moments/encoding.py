@@ -22,7 +22,7 @@ from bnncert.engine.presolve.reduction import UnstableLayer, UnstableProblem
 from bnncert.engine.relaxations.moments.polynomial import Polynomial, PolynomialProblem
 from bnncert.errors import InputError
 from bnncert.regions import Region
-from bnncert.regions.linear_block import ScaledInputs, scaled_inputs
+from bnncert.regions.linear_program import ScaledInputs, scaled_inputs
 
 Encoding: TypeAlias = Literal["standard", "tight-plain", "tight"]
 

@@ -37,7 +37,7 @@ from bnncert.engine.solvers.structured_program import (
 from bnncert.errors import InputError
 from bnncert.model.layers import UNIT
 from bnncert.regions import Region
-from bnncert.regions.linear_block import ScaledInputs, scaled_inputs
+from bnncert.regions.linear_program import ScaledInputs, scaled_inputs
 
 
 @dataclass(frozen=True, eq=False)
