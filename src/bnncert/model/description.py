@@ -55,12 +55,12 @@ ElementwiseStep: TypeAlias = Scale | Shift | Divide | Normalise
 
 
 def step_arrays(step: ElementwiseStep) -> tuple[FloatArray, ...]:
-    """Return the parameter arrays of a step, in the order of its fields."""
+    """List the parameter arrays of a step, in the order of its fields."""
     return tuple(getattr(step, name.name) for name in fields(step))
 
 
 def take_step(step: ElementwiseStep, index: IntArray) -> ElementwiseStep:
-    """Return the step restricted to the neurons `index` (gather)."""
+    """Restrict a step to the neurons `index` (gather)."""
     return type(step)(*(array[index] for array in step_arrays(step)))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.model.description import Convolution, SignZero, WeightBits
-from bnncert.model.layer_operators import Operator, make_operator
-from bnncert.model.matrices import as_matrix, row_norms
+from bnncert.model.matrices import Operator, as_matrix, make_operator, row_norms, with_data
 
 #: Weights that are multiples of 2^-20 (integers, quantised numbers) are summed as integers.
 FINEST_EXPONENT = -20
@@ -40,7 +39,7 @@ class SignedSums:
         self._integers = scaled.astype(np.int64) if fits else None
 
     def exactly(self, signs: npt.NDArray[Any]) -> list[Fraction]:
-        """Return the sum of every row at one sign vector; 0 is used as -1."""
+        """Sum up every row at one sign vector; 0 is used as -1."""
         if self._integers is not None:
             units = self._integers @ np.where(signs > 0, 1, -1)
             return [int(u) * self._unit for u in units]
@@ -89,7 +88,7 @@ class ThresholdLayer:
         Whether the file states sign(0) for this layer.
     slack
         For layers whose inputs are signs: by how much the sum of each neuron may be wrong, so that
-        both signs are possible near the threshold (`checking/rules/widened.py`).  None: exact.
+        both signs are possible near the threshold (`kernel/rules/widened.py`).  None: exact.
     bits
         What a flip of one bit of the file changes (:mod:`bnncert.model.description`).
     """
@@ -167,18 +166,35 @@ class ThresholdLayer:
         return self.on_from + 2 * self.tie if self.sign_zero == "minus" else self.on_from
 
     def operator(self, dtype: npt.DTypeLike = np.float64) -> Operator:
-        """Return the fast form of the weights, which is computed once for each dtype."""
+        """Take the fast form of the weights, which is made once for each dtype."""
         key = np.dtype(dtype).str
         if key not in self._operators:
-            self._operators[key] = make_operator(self.weights, self.convolution, self.flip, dtype)
+            self._operators[key] = make_operator(self.rows, self.convolution, self.flip, dtype)
+        return self._operators[key]
+
+    def magnitudes(self, dtype: npt.DTypeLike = np.float64) -> Operator:
+        """Take the fast form of the magnitudes of the weights, made once for each dtype."""
+        key = f"magnitudes {np.dtype(dtype).str}"
+        if key not in self._operators:
+            convolution = self.convolution
+            if convolution is not None:
+                convolution = replace(convolution, kernel=np.abs(convolution.kernel))
+            flip = None if self.flip is None else np.abs(self.flip)
+            rows = with_data(self.rows, np.abs(self.rows.data))
+            self._operators[key] = make_operator(rows, convolution, flip, dtype)
         return self._operators[key]
 
     @cached_property
     def _operators(self) -> dict[str, Operator]:
         return {}
 
+    @cached_property
+    def has_small_sums(self) -> bool:
+        """Whether float32 sums of signs are exact in any order: fewer than 2^24 units."""
+        return bool(self.norm.max(initial=0.0) < 2**24)
+
     def threshold(self, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-        """Return c such that x = +1 iff W y >= c in floating point ("either" is used as "plus")."""
+        """Find c such that x = +1 iff W y >= c in floating point ("either" is used as "plus")."""
         if self.on_from is not None:
             # Half way between two lattice points, so that rounding does not change the comparison.
             return (self._sharp_plus_from - 1).astype(dtype)
@@ -187,7 +203,7 @@ class ThresholdLayer:
         return np.nextafter(limit, np.inf) if self.sign_zero == "minus" else limit
 
     def exact_signs(self, point: Sequence[Fraction] | npt.NDArray[Any]) -> SignArray:
-        """Return the sign of every neuron at one point, decided in exact arithmetic.
+        """Decide the sign of every neuron at one point, in exact arithmetic.
 
         An entry is TIED where sign(0) may be either, and UNDECIDED where the enclosure of an
         irrational threshold contains the point.
@@ -203,7 +219,7 @@ class ThresholdLayer:
             # A float evaluation decides every neuron whose distance from its threshold is larger
             # than the rounding error of a dot product and of the point; the others are decided in
             # rationals.
-            floats = np.array([float(v) for v in point])
+            floats = np.asarray(point, dtype=np.float64)
             value = self.operator(np.float64).forward(floats[None, :])[0]
             terms = np.diff(self.rows.indptr) + 3
             reach = self.norm * np.abs(floats).max(initial=0.0) + np.abs(bias_hi)
@@ -228,8 +244,7 @@ class ThresholdLayer:
         return signs
 
     def _integer_sums(self, signs: SignArray) -> npt.NDArray[Any]:
-        # Sums of fewer than 2^24 units are exact in float32, in any order of summation.
-        if float(self.norm.max(initial=0.0)) < 2**24:
+        if self.has_small_sums:
             batch = signs[None, :].astype(np.float32)
             return np.asarray(self.operator(np.float32).forward(batch)[0])
         return np.asarray(self.weights.astype(np.int64) @ signs.astype(np.int64))
@@ -295,12 +310,12 @@ class OutputLayer:
         return int(self.weights.shape[0])
 
     def exactly(self, signs: npt.NDArray[Any]) -> list[Fraction]:
-        """Return W x + b at one sign vector, in rationals."""
+        """Evaluate W x + b at one sign vector, in rationals."""
         sums = self._sums.exactly(signs)
         return [s + Fraction(b) for s, b in zip(sums, self.bias.tolist(), strict=True)]
 
     def exact_class(self, signs: npt.NDArray[Any]) -> int | None:
-        """Return the first class with the highest score, or None if the errors leave it open."""
+        """Find the first class with the highest score, or None if the errors leave it open."""
         scores = self.exactly(signs)
         best = max(range(len(scores)), key=lambda k: (scores[k], -k))
         for k, score in enumerate(scores):

@@ -40,7 +40,7 @@ HEADS = ("layer", "kind", "neurons", "inputs", "weights", "zeros", "sign(0)")
 def layer_table(
     above: str, layers: Sequence[ThresholdLayer], output: OutputLayer, below: Sequence[str]
 ) -> TextTable:
-    """Return one row for each layer: its neurons, inputs, weights and sign(0)."""
+    """Tabulate the layers, one row each: neurons, inputs, weights and sign(0)."""
     rows = []
     for number, layer in enumerate(layers, start=1):
         kind = "dense" if layer.convolution is None else "convolution"
@@ -55,7 +55,7 @@ def layer_table(
 
 
 def _matrix_cells(neurons: int, inputs: int, weights: Any) -> list[str]:
-    """Return the cells of a matrix: its size, its values other than 0, and the share of 0."""
+    """Describe a matrix in cells: its size, its values other than 0, and the share of 0."""
     nonzero = weights[weights != 0]
     values = np.unique(nonzero)
     text = ", ".join(f"{value:g}" for value in values)
@@ -129,7 +129,7 @@ class Network(PrintedAsTable):
         return f"Network({'-'.join(map(str, self.sizes))}, {os.path.basename(self.source)})"
 
     def table(self) -> TextTable:
-        """Return one row for each layer, and what the file says about the inputs."""
+        """Tabulate the layers, and what the file says about the inputs."""
         inputs = f"inputs of shape {' x '.join(map(str, self.input_shape))}"
         if self.input_lo is not None and self.input_hi is not None:
             inputs += f" in [{self.input_lo.min():g}, {self.input_hi.max():g}]"
@@ -207,7 +207,7 @@ class Network(PrintedAsTable):
         )
 
     def with_sign_zero(self, sign_zero: SignZero | None) -> Network:
-        """Return the network with another value of sign(0) in every layer (None: unchanged)."""
+        """Replace the value of sign(0) in every layer (None: unchanged)."""
         if sign_zero is None:
             return self
         if sign_zero not in ("plus", "minus", "either"):
@@ -283,7 +283,7 @@ class Network(PrintedAsTable):
     # -- evaluation -----------------------------------------------------------------------
 
     def flatten(self, points: npt.ArrayLike) -> tuple[FloatArray, bool]:
-        """Return points as rows of float64, and whether a single point was given."""
+        """Flatten points to rows of float64, and tell whether a single one was given."""
         array = np.asarray(points, dtype=np.float64)
         single = array.shape in (self.input_shape, (self.inputs,))
         batch = array.ndim > 1 and array.shape[1:] in (self.input_shape, (self.inputs,))
@@ -297,7 +297,7 @@ class Network(PrintedAsTable):
         return array.reshape(-1, self.inputs), single
 
     def last_signs(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return x_L for each row of `points`, in floating point (exact from layer 2 on)."""
+        """Evaluate x_L for each row of `points`, in floating point (exact from layer 2 on)."""
         widest = max(
             layer.size
             if layer.convolution is None
@@ -319,14 +319,14 @@ class Network(PrintedAsTable):
         return np.concatenate(parts)
 
     def evaluate(self, points: npt.ArrayLike) -> FloatArray:
-        """Return the scores of one point or of a batch, in floating point."""
+        """Evaluate the scores of one point or of a batch, in floating point."""
         batch, single = self.flatten(points)
         signs = self.last_signs(batch).astype(np.float64)
         scores = self.output.gain * (signs @ self.output.weights.T + self.output.bias)
         return np.asarray(scores[0] if single else scores, dtype=np.float64)
 
     def classify(self, points: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return the class with the highest score (the first, on a tie) of each point."""
+        """Find the class with the highest score (the first, on a tie) of each point."""
         return np.asarray(np.argmax(np.atleast_2d(self.evaluate(points)), axis=1))
 
     def exact_patterns(
@@ -362,7 +362,7 @@ class Network(PrintedAsTable):
             yield pattern
 
     def evaluate_exactly(self, point: Sequence[Fraction] | npt.ArrayLike) -> list[Fraction] | None:
-        """Return the exact scores at one point, divided by the common `gain` of the output.
+        """Evaluate the exact scores at one point, divided by the common `gain` of the output.
 
         The result is None if signs are undetermined there (see :meth:`exact_patterns`), or if an
         irrational output bias makes the scores inexact.
@@ -384,7 +384,7 @@ class Network(PrintedAsTable):
     # -- writing --------------------------------------------------------------------------
 
     def describe(self) -> ModelDescription:
-        """Return a description that writers can save and from which this network is read back."""
+        """Describe the network for writers, so that it is read back the same."""
         stages = []
         for layer in self.layers:
             if layer.slack is not None:

@@ -106,7 +106,7 @@ def _check_stage(stage: Stage, width: int, source: str) -> None:
 
 
 def _check_integer_weights(stage: Stage, source: str) -> Any:
-    """Return the weights as integers; only weights from pooling may differ from -1, 0, 1."""
+    """Convert the weights to integers; only weights from pooling may differ from -1, 0, 1."""
     weights = stage.weights
     if weights.dtype == np.int8 and _is_ternary(weights.data):
         return weights
@@ -163,7 +163,7 @@ def _threshold_layer(stage: Stage, number: int, source: str, notes: list[str]) -
 def _first_layer(
     stage: Stage, steps: tuple[ElementwiseStep, ...], sign_zero: SignZero, where: str
 ) -> ThresholdLayer:
-    """Return the first layer, with small integer weights if possible, else with floats."""
+    """Make the first layer, with small integer weights if possible, else with floats."""
     weights = stage.weights
     if weights.dtype != np.int8:
         whole = np.all(weights.data == np.rint(weights.data))
@@ -247,7 +247,7 @@ def _separate_windows(stage: Stage) -> Stage:
 
 
 def _pool_owner(stage: Stage, source: str) -> IntArray:
-    """Return the pooling window of each neuron before pooling."""
+    """Find the pooling window of each neuron before pooling."""
     incidence = stage.pool.tocoo()
     owner = np.full(stage.weights.shape[0], -1, dtype=np.int64)
     owner[incidence.col] = incidence.row
@@ -257,7 +257,7 @@ def _pool_owner(stage: Stage, source: str) -> IntArray:
 
 
 def _pooled(layer: ThresholdLayer, stage: Stage) -> list[ThresholdLayer]:
-    r"""Return the layer and the OR (or AND) layer that is equivalent to max-pooling before sign.
+    r"""Add the OR (or AND) layer that is equivalent to max-pooling before sign.
 
     sign(F(max u)) with F increasing is OR(y_1..y_k) = sign(sum y + k - 1); with F decreasing
     the neurons are flipped already and all of them must be on: AND = sign(sum y - k + 1).

@@ -22,7 +22,7 @@ class Interval:
 
     @staticmethod
     def exactly(value: float | int | Fraction) -> Interval:
-        """Return the interval of one number; a float is taken at its exact dyadic value."""
+        """Make the interval of one number; a float is taken at its exact dyadic value."""
         number = Fraction(value)
         return Interval(number, number)
 
@@ -52,12 +52,12 @@ class Interval:
         return self * Interval(1 / other.hi, 1 / other.lo)
 
     def floats(self) -> tuple[float, float]:
-        """Return the tightest pair of floats that encloses the interval."""
+        """Enclose the interval in the tightest pair of floats."""
         return float_below(self.lo), float_above(self.hi)
 
 
 def float_below(value: Fraction) -> float:
-    """Return the largest float that is not above `value`."""
+    """Round down to a float."""
     try:
         nearest = value.numerator / value.denominator
     except OverflowError:
@@ -69,7 +69,7 @@ def float_below(value: Fraction) -> float:
 
 
 def float_above(value: Fraction) -> float:
-    """Return the smallest float that is not below `value`."""
+    """Round up to a float."""
     try:
         nearest = value.numerator / value.denominator
     except OverflowError:

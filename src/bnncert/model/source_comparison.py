@@ -35,8 +35,7 @@ from bnncert.model.description import (
     Shift,
     Stage,
 )
-from bnncert.model.layer_operators import make_operator
-from bnncert.model.matrices import as_matrix, row_norms
+from bnncert.model.matrices import as_matrix, make_operator, row_norms
 from bnncert.model.network import Network
 
 #: The number of points of a small network, the least number, and the number of products of
@@ -60,7 +59,7 @@ USUAL_RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 255.0))
 
 
 def compared(network: Network, description: ModelDescription) -> Network:
-    """Return the network, with a note if it could not be compared with its source on all points.
+    """Compare a network with its source; add a note if that was not possible on all points.
 
     Raises UnsupportedModelError if the network differs from its source at a point.
     """
@@ -152,7 +151,7 @@ def _quanta(reach: FloatArray) -> FloatArray:
 
 
 def _snapped(points: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
-    """Return the nearest multiples of the quanta inside the box, as far as there are any."""
+    """Round to the nearest multiples of the quanta inside the box, as far as there are any."""
     quanta = _quanta(np.maximum(np.abs(lo), np.abs(hi)))
     low, high = np.ceil(lo / quanta) * quanta, np.floor(hi / quanta) * quanta
     snapped = np.clip(np.rint(points / quanta) * quanta, low, high)
@@ -249,7 +248,7 @@ class _RoundedStage:
     def of(
         self, inputs: npt.NDArray[Any], reach: FloatArray, quantum: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return F(u) of every neuron at every point, and its largest error in the program.
+        """Evaluate F(u) of every neuron at every point, and its largest error in the program.
 
         `reach` are the largest absolute values of the inputs, which are multiples of `quantum` if
         that is not 0.
@@ -281,7 +280,7 @@ class _RoundedStage:
 def _unit(
     step: ElementwiseStep, unit: FloatArray, scaled: npt.NDArray[np.bool_]
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Return of what the results of a step are multiples, and whether a factor was rounded.
+    """Find of what the results of a step are multiples, and whether a factor was rounded.
 
     The unit is 0 where the results are not multiples of anything known.
     """
@@ -297,7 +296,7 @@ def _unit(
 
 
 def _applied(step: ElementwiseStep, value: FloatArray, *, of_sizes: bool = False) -> FloatArray:
-    """Return the step of a value; of sizes, with the absolute values of all terms."""
+    """Apply a step to a value; to sizes, with the absolute values of all terms."""
     a = np.abs if of_sizes else np.positive
     if isinstance(step, Scale):
         return np.asarray(value * a(step.factor))
@@ -310,7 +309,7 @@ def _applied(step: ElementwiseStep, value: FloatArray, *, of_sizes: bool = False
 
 
 def _last_bit(numbers: FloatArray) -> FloatArray:
-    """Return the largest power of two of which each number is a multiple."""
+    """Find the largest power of two of which each number is a multiple."""
     mantissa, exponent = np.frexp(numbers)
     whole = (mantissa * 2.0**53).astype(np.int64)
     return np.asarray(np.ldexp((whole & -whole).astype(np.float64), exponent - 53))

@@ -21,7 +21,7 @@ class TextTable:
     left: int = 1
 
     def __str__(self) -> str:
-        """Return the table as lines of text."""
+        """Write the table as lines of text."""
         widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
         lines = [self.above]
         for row in (self.heads, *self.rows):
@@ -33,7 +33,7 @@ class TextTable:
         return "\n".join([*lines, *self.below])
 
     def html(self) -> str:
-        """Return the table as HTML without styles of its own, except the alignment."""
+        """Write the table as HTML without styles of its own, except the alignment."""
 
         def line(tag: str, row: Sequence[str]) -> str:
             cells = (
@@ -62,5 +62,5 @@ class PrintedAsTable:
         return self.table().html()
 
     def table(self) -> TextTable:
-        """Return the table."""
+        """Make the table that is shown."""
         raise NotImplementedError

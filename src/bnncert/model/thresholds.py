@@ -85,7 +85,7 @@ class AffineCoefficients:
 def _unique_chains(
     steps: Sequence[ElementwiseStep], extra: Sequence[FloatArray], count: int
 ) -> tuple[FloatArray, IntArray]:
-    """Return the different chains and the number of the chain of each neuron.
+    """Find the different chains, and the number of the chain of each neuron.
 
     A convolution has one chain per channel, so there are few of them.
     """
@@ -104,7 +104,7 @@ def _unique_chains(
 
 
 def _chain_of(steps: Sequence[ElementwiseStep], row: FloatArray) -> _Chain:
-    """Return the chain of one neuron, whose parameters in the order of the steps are `row`."""
+    """Make the chain of one neuron, whose parameters in the order of the steps are `row`."""
     numbers = iter(Fraction(float(v)) for v in row)
     chain: _Chain = []
     for step in steps:
@@ -125,7 +125,7 @@ def _direction(chain: _Chain) -> int:
 
 
 def _forward(chain: _Chain, bits: int) -> tuple[Interval, Interval]:
-    """Return enclosures of a and c with F(u) = a u + c."""
+    """Enclose a and c with F(u) = a u + c."""
     gain, offset = Interval.exactly(1), Interval.exactly(0)
     for link in chain:
         factor, deviation = Interval.exactly(link.gain), square_root(link.square, bits)
@@ -150,7 +150,7 @@ def _root(chain: _Chain, bits: int) -> Interval:
 
 
 def _magnitude(chain: _Chain) -> float:
-    """Return the magnitude, in units of u, of the largest terms of a float execution."""
+    """Estimate the largest terms of a float execution, in units of u."""
     value = 0.0
     for link in reversed(chain):
         gain, shift, mean, square = map(float, link)
@@ -234,7 +234,7 @@ def _constant_sign(chain: _Chain, where: str) -> tuple[int, bool]:
 def _lattice_point(
     chain: _Chain, direction: int, nv: int, where: str
 ) -> tuple[int, bool, Fraction]:
-    """Return (p, whether p = t, a rational inside the enclosure of t), t signed by direction."""
+    """Decide p, whether p = t, and a rational inside the enclosure of t, signed by direction."""
     for bits in PRECISIONS:
         root = _root(chain, bits)
         t = root if direction > 0 else -root

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bnncert.problem.objective import Objective, score_objective
 from bnncert.problem.problem import (
     Problem,
+    Rivals,
     Target,
-    Targets,
     Ties,
     output_polytope,
+    rivals_of,
+    rivals_text,
     robustness,
-    targets_of,
-    targets_text,
 )
 from bnncert.problem.vnnlib import from_vnnlib
 
@@ -19,12 +19,12 @@ __all__ = [
     "Objective",
     "Problem",
     "Target",
-    "Targets",
+    "Rivals",
     "Ties",
     "from_vnnlib",
     "output_polytope",
     "robustness",
     "score_objective",
-    "targets_of",
-    "targets_text",
+    "rivals_of",
+    "rivals_text",
 ]

@@ -35,7 +35,7 @@ SAFETY = 1.0 + 2.0**-20
 
 
 def float32_network(network: Network, region: InputSet) -> Network:
-    """Return the network whose possible first-layer signs include those of all executions."""
+    """Widen the biases so that the possible first-layer signs include those of all executions."""
     layer = network.layers[0]
     bias_lo, bias_hi = layer.enclosure
     terms = np.diff(layer.weights.indptr) + 3.0

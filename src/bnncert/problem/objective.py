@@ -64,12 +64,33 @@ class Objective:
         return Fraction(self.error if self.doubt is None else self.doubt)
 
     def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
-        """Return f at a sign vector, in rationals (without the error)."""
+        """Evaluate f at a sign vector, in rationals (without the error)."""
         return self._sums.exactly(signs)[0] + Fraction(self.constant) + self.remainder
 
     @cached_property
     def _sums(self) -> SignedSums:
         return SignedSums(self.coefficients[None, :])
+
+    def is_clearly_met(self, signs: npt.NDArray[Any]) -> bool:
+        """Whether f > 0 at a sign vector by more than all errors of an evaluation in floats."""
+        return float(self.coefficients @ signs) + self.constant > self._float_error
+
+    @cached_property
+    def _float_error(self) -> float:
+        """A bound of the difference between f and its evaluation in floats at any sign vector."""
+        reach = self.size + abs(self.constant)
+        return self.error + (self.coefficients.size + 8) * 2.0**-52 * reach
+
+    @cached_property
+    def size(self) -> float:
+        """The sum of the magnitudes of the coefficients."""
+        return float(np.abs(self.coefficients).sum())
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether coefficients and constant are integers."""
+        whole = self.constant == np.rint(self.constant)
+        return bool(whole and np.all(self.coefficients == np.rint(self.coefficients)))
 
     def is_violated(self, signs: npt.NDArray[Any]) -> bool | None:
         """Decide f <= 0 (f < 0 if `tie_is_fine`) exactly; None if the error is too large."""
@@ -90,7 +111,7 @@ class Objective:
         If q is the greatest common divisor of the coefficients, sum d_i x_i changes by multiples
         of 2q, and one of its values is sum d_i.
         """
-        values = [Fraction(c) for c in np.unique(np.abs(self.coefficients)).tolist() if c]
+        values = [Fraction(c) for c in set(np.abs(self.coefficients).tolist()) if c]
         if not values:
             return Fraction(self.constant) + self.remainder, Fraction(0)
         denominator = math.lcm(*(v.denominator for v in values))
@@ -103,7 +124,7 @@ class Objective:
         return self.exactly(np.ones(self.coefficients.size, dtype=np.int8)), step
 
     def round_up(self, lower: float) -> float:
-        """Return the smallest value f can take that is not below `lower` (rounded down)."""
+        """Round a lower bound up to the smallest value that f can take (itself rounded down)."""
         if self.lattice is None or not math.isfinite(lower):
             return lower
         offset, step = self.lattice
@@ -111,8 +132,20 @@ class Objective:
             return max(lower, float_below(offset - self.exact_error))
         # f = lattice + e with |e| <= exact error, so the lattice part is >= lower - error.  The
         # whole error is subtracted, because it also covers the rounding of `lower`.
-        k = math.ceil((Fraction(lower) - Fraction(self.error) - offset) / step)
-        return max(lower, float_below(offset + k * step - self.exact_error))
+        above, least, unit = self._lattice_numbers
+        p, q = lower.as_integer_ratio()
+        # This is ceil((lower - error - offset) / step) in integers, and the value of that place.
+        k = -((above * q - p * unit) // (q * step.numerator * (unit // step.denominator)))
+        return max(lower, float_below(least + k * step))
+
+    @cached_property
+    def _lattice_numbers(self) -> tuple[int, Fraction, int]:
+        """(error + offset) in units, the offset without the exact error, and the units in 1."""
+        assert self.lattice is not None
+        offset, step = self.lattice
+        above = Fraction(self.error) + offset
+        unit = math.lcm(above.denominator, step.denominator)
+        return int(above * unit), offset - self.exact_error, unit
 
     @cached_property
     def enough(self) -> float:
@@ -141,7 +174,7 @@ class Objective:
         return found if found > 1e-300 else 0.0
 
     def largest_violation(self) -> float:
-        """Return a float v such that the violating values of f are exactly those <= v."""
+        """Find a float v such that the violating values of f are exactly those <= v."""
         if self.lattice is None or self.exact_error:
             return float_above(Fraction(self.error))
         offset, step = self.lattice
@@ -165,7 +198,7 @@ def score_objective(
     tie_is_fine: bool = False,
     name: str = "f",
 ) -> Objective:
-    """Return f = sum_j weights_j * score_j + constant as a function of the last layer.
+    """Write f = sum_j weights_j * score_j + constant as a function of the last layer.
 
     The scores are those without the common gain of the output, which does not affect comparisons.
 
@@ -242,7 +275,7 @@ def score_objective(
 
 
 def _combination(rows: list[FloatArray], factors: list[Fraction]) -> tuple[FloatArray, Fraction]:
-    """Return sum_j factors_j * rows_j as floats, and the sum of their rounding errors."""
+    """Compute sum_j factors_j * rows_j as floats, and the sum of their rounding errors."""
     total = np.zeros(rows[0].size if rows else 0)
     whole = all(c.denominator == 1 for c in factors)
     size = sum(

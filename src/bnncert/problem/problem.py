@@ -15,18 +15,20 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
+from bnncert.model.layers import OutputLayer
 from bnncert.model.network import Network
 from bnncert.problem.objective import Objective, score_objective
 from bnncert.regions import InputSet, Region
 
 #: The rivals of a question; several ones are in ascending order.
-Targets: TypeAlias = Literal["all", "runner-up"] | int | tuple[int, ...]
+Rivals: TypeAlias = Literal["all", "runner-up"] | int | tuple[int, ...]
 Ties: TypeAlias = Literal["violation", "robust"]
 
 
@@ -59,8 +61,12 @@ class Target:
             return False
         return None if any(answer is None for answer in answers) else True
 
+    def is_clearly_met(self, signs: npt.NDArray[Any]) -> bool:
+        """Whether a float evaluation shows that some objective is not violated."""
+        return any(objective.is_clearly_met(signs) for objective in self.objectives)
+
     def strictly(self) -> Target:
-        """Return the target f_1 < 0, .., f_m < 0, which equality does not reach."""
+        """Make the target f_1 < 0, .., f_m < 0, which equality does not reach."""
         strict = tuple(replace(o, tie_is_fine=True) for o in self.objectives)
         return replace(self, objectives=strict)
 
@@ -75,14 +81,14 @@ class Target:
         return any(objective.is_proved_by(lower) for objective, lower in pairs)
 
     def values(self, signs: npt.NDArray[Any]) -> FloatArray:
-        """Return F = max_i f_i for rows of sign vectors, in floating point."""
+        """Evaluate F = max_i f_i for rows of sign vectors, in floating point."""
         if not self.objectives:
             return np.full(signs.shape[0], -np.inf)
         parts = [signs @ o.coefficients + o.constant for o in self.objectives]
         return np.asarray(np.max(np.stack(parts), axis=0), dtype=np.float64)
 
     def exactly(self, signs: npt.NDArray[Any]) -> Fraction:
-        """Return a rational upper bound of F at one sign vector."""
+        """Bound F at one sign vector from above, by a rational."""
         return max(
             (o.exactly(signs) + o.exact_error for o in self.objectives), default=Fraction(-1)
         )
@@ -127,8 +133,8 @@ class Problem:
         return self.inputs.hull
 
 
-def targets_of(value: object) -> Targets | None:
-    """Return the targets that a text, a class or a list of classes names, or None if none.
+def rivals_of(value: object) -> Rivals | None:
+    """Read the rivals that a text, a class or a list of classes names, or None if none.
 
     Raises InputError if a class is named twice.
     """
@@ -143,7 +149,7 @@ def targets_of(value: object) -> Targets | None:
     classes = tuple(sorted(map(int, value)))
     twice = next((a for a, b in pairwise(classes) if a == b), None)
     if twice is not None:
-        raise InputError(f"targets name class {twice} twice")
+        raise InputError(f"rivals name class {twice} twice")
     return classes if len(classes) > 1 else classes[0]
 
 
@@ -152,25 +158,25 @@ def _is_class(value: object) -> bool:
     return whole and int(value) >= 0  # type: ignore[call-overload]
 
 
-def targets_text(targets: Targets) -> str:
-    """Return targets as a user writes them: `all`, `runner-up`, `1` or `1,2`."""
-    return ",".join(map(str, targets)) if isinstance(targets, tuple) else str(targets)
+def rivals_text(rivals: Rivals) -> str:
+    """Write rivals as a user does: `all`, `runner-up`, `1` or `1,2`."""
+    return ",".join(map(str, rivals)) if isinstance(rivals, tuple) else str(rivals)
 
 
 def robustness(
     network: Network,
     region: InputSet,
     label: int,
-    targets: Targets = "all",
+    rivals: Rivals = "all",
     ties: Ties = "violation",
 ) -> Problem:
-    """Return the problem "every point of the region is classified as `label`".
+    """State the problem "every point of the region is classified as `label`".
 
     Parameters
     ----------
     network, region, label
         The network, the inputs that count, and the class that all of them should have.
-    targets, ties
+    rivals, ties
         Those of :func:`bnncert.verify`.
 
     Returns
@@ -181,7 +187,7 @@ def robustness(
     Raises
     ------
     InputError
-        If the network does not have the label or a target, or the region has another size.
+        If the network does not have the label or a rival, or the region has another size.
 
     Examples
     --------
@@ -202,50 +208,59 @@ def robustness(
     if network.classes < 2:
         raise InputError("the network has a single score; classification needs at least two")
     label = int(label)
-    rivals: Sequence[int]
-    if targets == "all":
-        rivals = [k for k in range(network.classes) if k != label]
-    elif targets == "runner-up":
+    classes: Sequence[int]
+    if rivals == "all":
+        classes = [k for k in range(network.classes) if k != label]
+    elif rivals == "runner-up":
         scores = network.evaluate(region.center)
         scores[label] = -np.inf
-        rivals = [int(np.argmax(scores))]
+        classes = [int(np.argmax(scores))]
     else:
-        rivals = _chosen_rivals(network, label, targets)
-    made = []
-    for k in rivals:
-        objective = score_objective(
-            network,
-            {label: Fraction(1), k: Fraction(-1)},
-            tie_is_fine=ties == "robust",
-            name=f"score {label} - score {k}",
-        )
-        made.append(Target(f"class {k}", (objective,), k))
-    return Problem(network, region, tuple(made), label)
+        classes = _chosen_rivals(network, label, rivals)
+    made = tuple(_rival_target(network, label, k, ties == "robust") for k in classes)
+    return Problem(network, region, made, label)
 
 
-def _chosen_rivals(network: Network, label: int, targets: object) -> list[int]:
-    """Return the rivals that are stated one by one."""
-    found = targets_of(targets)
+#: The targets of the networks in use, by label, rival and ties: many questions share them.
+_RIVAL_TARGETS: WeakKeyDictionary[OutputLayer, dict[tuple[int, int, bool], Target]]
+_RIVAL_TARGETS = WeakKeyDictionary()
+
+
+def _rival_target(network: Network, label: int, rival: int, tie_is_fine: bool) -> Target:
+    """Make the target of one rival, once for each network."""
+    known = _RIVAL_TARGETS.setdefault(network.output, {})
+    key = label, rival, tie_is_fine
+    if key not in known:
+        weights = {label: Fraction(1), rival: Fraction(-1)}
+        name = f"score {label} - score {rival}"
+        objective = score_objective(network, weights, tie_is_fine=tie_is_fine, name=name)
+        known[key] = Target(f"class {rival}", (objective,), rival)
+    return known[key]
+
+
+def _chosen_rivals(network: Network, label: int, rivals: object) -> list[int]:
+    """Check rivals that are stated one by one."""
+    found = rivals_of(rivals)
     if found is None or isinstance(found, str):
         raise InputError(
-            f"target is {targets!r}; expected all, runner-up or classes from 0 to "
+            f"rival is {rivals!r}; expected all, runner-up or classes from 0 to "
             f"{network.classes - 1}"
         )
-    rivals = [found] if isinstance(found, int) else list(found)
-    for rival in rivals:
+    classes = [found] if isinstance(found, int) else list(found)
+    for rival in classes:
         if rival >= network.classes:
             raise InputError(
-                f"target is {rival}; the network has classes 0 to {network.classes - 1}"
+                f"rival is {rival}; the network has classes 0 to {network.classes - 1}"
             )
         if rival == label:
-            raise InputError(f"target {rival} is the label itself")
-    return rivals
+            raise InputError(f"rival {rival} is the label itself")
+    return classes
 
 
 def output_polytope(
     network: Network, region: Region, matrix: npt.ArrayLike, right: npt.ArrayLike
 ) -> Problem:
-    """Return the problem "the scores y satisfy A y <= b on the whole region", row by row.
+    """State the problem "the scores y satisfy A y <= b on the whole region", row by row.
 
     Parameters
     ----------

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from bnncert.regions.ball import Ball, Norm
-from bnncert.regions.box import Box
-from bnncert.regions.changes import SHAPES, ChangeNorm, Neighbourhood
-from bnncert.regions.cover import Cover, refuse_cover
+from bnncert.regions.ball import Ball, BallNorm, L0Ball, Norm
 from bnncert.regions.grid import Grid
 from bnncert.regions.image_path import Brightness, Contrast, ImagePath
 from bnncert.regions.image_union import BrightnessSteps, ImageShift, ImageUnion, Patch
-from bnncert.regions.l0_ball import BallNorm, L0Ball
 from bnncert.regions.polytope import Polytope
-from bnncert.regions.region import LARGEST_VALUE, EmptyRegionError, InputSet, Point, Region
+from bnncert.regions.radii import SHAPES, ChangeNorm, Neighbourhood
+from bnncert.regions.region import (
+    LARGEST_VALUE,
+    Box,
+    Cover,
+    EmptyRegionError,
+    InputSet,
+    Point,
+    Region,
+    refuse_cover,
+)
 
 __all__ = [
     "Ball",

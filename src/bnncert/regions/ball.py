@@ -1,4 +1,4 @@
-"""Balls of the L-inf, L2 and L1 norm inside a data box, and their rounding to a grid."""
+"""Balls of the L-inf, L2, L1 and L0 norm inside a data box, and their rounding to a grid."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from bnncert.regions.region import (
     checked_vector,
     tightened,
 )
-from bnncert.regions.support import box_support, l1_support, l2_support
+from bnncert.regions.support import box_support, l0_support, l1_support, l2_support
 
 Norm: TypeAlias = Literal["linf", "l2", "l1"]
+
+#: The norms of balls: those of :class:`Ball`, and the number of inputs that change.
+BallNorm: TypeAlias = Literal["linf", "l2", "l1", "l0"]
 
 #: Relative error of a radius that is meant as a number of steps.
 RADIUS_ERROR = 1e-9
@@ -87,14 +90,11 @@ class Ball(Region):
             raise InputError(f"radius is {radius}; expected a finite number >= 0")
         if self.radius > LARGEST_VALUE:
             raise InputError(f"radius is {radius:.3g}; expected at most {LARGEST_VALUE:g}")
-        size = self.middle.size
-        self.clip_lo = None if clip_lo is None else checked_vector(clip_lo, size, "clip (lower)")
-        self.clip_hi = None if clip_hi is None else checked_vector(clip_hi, size, "clip (upper)")
+        self._set_data_box(clip_lo, clip_hi)
         self.stated_radius = self.radius
         self.grid = as_grid(grid)
         if self.grid is not None:
-            known = [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
-            self.values = self._values(self.grid, known)
+            self.values = self._values(self.grid)
             self.radius = radius_on_grid(norm, self.radius, self.values, self.middle)
         self.reach = self.radius
         # c - r is rounded outwards unless the subtraction is exact.
@@ -124,7 +124,7 @@ class Ball(Region):
     def of_data_box(
         center: FloatArray, lo: Any | None, hi: Any | None, grid: GridLike = None
     ) -> Ball:
-        """Return the L-inf ball around a centre that is a whole data box."""
+        """Take a whole data box as the L-inf ball around a centre in it."""
         if lo is None or hi is None:
             raise InputError("the network states no data box; give a radius or a data box")
         return Ball("linf", center, box_reach(center, lo, hi), lo, hi, grid)
@@ -132,11 +132,11 @@ class Ball(Region):
     def _words(self) -> list[str]:
         return [f"{self.norm}, radius {self.stated_radius:.6g}", *self._clip_words()]
 
-    def _values(self, grid: Grid, known: list[FloatArray]) -> GridValues:
-        """Return the values of the grid; raise if a step is wider than the data box."""
+    def _values(self, grid: Grid) -> GridValues:
+        """Make the values of the grid; raise if a step is wider than the data box."""
         is_bounded = self.clip_lo is not None and self.clip_hi is not None
         room = 0.0 if is_bounded else self.radius
-        values = GridValues(grid, self.middle.size, known, room)
+        values = GridValues(grid, self.middle.size, self._known_values, room)
         if self.clip_lo is not None and self.clip_hi is not None:
             width = self.clip_hi - self.clip_lo
             wide = np.flatnonzero((values.step > width * (1 + 1e-9)) & (width > 0))
@@ -242,7 +242,7 @@ class Ball(Region):
         return sum(g * g for g in gaps) <= radius * radius
 
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return uniform points of the ball, moved to the data box where they leave it."""
+        """Draw uniform points of the ball, moved to the data box where they leave it."""
         shape = (count, self.size)
         if self.norm == "linf":
             points = generator.uniform(self.lo, self.hi, size=shape)
@@ -263,7 +263,7 @@ class Ball(Region):
         return np.asarray(np.clip(points, self.lo, self.hi))
 
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of the intersection of ball and data box."""
+        """Move points to the nearest ones of both ball and data box, by bisection."""
         if self.norm == "linf":
             return np.clip(points, self.lo, self.hi)
         step = points - self.middle
@@ -296,28 +296,19 @@ class Ball(Region):
         return text + self._clip_text()
 
     def with_radius(self, radius: float) -> Ball:
-        """Return the ball of another radius around the same centre."""
+        """Make the ball of another radius around the same centre."""
         return Ball(self.norm, self.middle, radius, self.clip_lo, self.clip_hi, self.grid)
 
     def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """Return the norm and the exact radius, with the centre and the data box."""
-        fields = {"region": self.norm, "radius": str(Fraction(self.radius))}
-        return fields, self._centre_arrays()
+        """State the norm and the exact radius, with the centre and the data box."""
+        return self._stated_ball(self.radius)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the region as plain data."""
-        tree = {
-            "kind": "ball",
-            "norm": self.norm,
-            "center": self.middle.tolist(),
-            "radius": self.stated_radius,
-            **self._clip_lists(),
-        }
-        return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}
+    def _plain_data(self) -> dict[str, Any]:
+        return self._plain_ball("ball")
 
 
 def _outward(center: FloatArray, step: float, direction: float) -> FloatArray:
-    """Return center + step rounded towards `direction`; an exact sum is not changed."""
+    """Add a step and round towards `direction`; an exact sum is not changed."""
     total = center + step
     # Knuth's two-sum: the rounding error of the addition is a float.
     virtual = total - center
@@ -327,13 +318,13 @@ def _outward(center: FloatArray, step: float, direction: float) -> FloatArray:
 
 
 def box_reach(center: FloatArray, lo: Any, hi: Any) -> float:
-    """Return the largest distance of a bound of a box from a point, rounded up."""
+    """Find the largest distance of a bound of a box from a point, rounded up."""
     reach = float(np.max(np.maximum(np.abs(hi - center), np.abs(center - lo)), initial=0.0))
     return math.nextafter(reach, math.inf)
 
 
 def radius_on_grid(norm: str, radius: float, values: GridValues, center: FloatArray) -> float:
-    """Return the largest distance of grid points that the stated radius includes.
+    """Round a stated radius to the largest distance of grid points that it includes.
 
     Around a centre on the grid, distances are m steps (L1 and L-inf) or sqrt(m) steps (L2) for
     integers m, up to the rounding of the values.  The result is the largest one within the radius,
@@ -357,7 +348,7 @@ def radius_on_grid(norm: str, radius: float, values: GridValues, center: FloatAr
 def nearest_distances(
     values: GridValues, point: FloatArray, lo: FloatArray, hi: FloatArray
 ) -> list[Fraction]:
-    """Return the exact distances of inputs from their grid values between grid values lo and hi."""
+    """Find how far inputs are, exactly, from their nearest grid values between lo and hi."""
     places = values.nearest(point)
     near = np.array([np.clip(values.at(places + k), lo, hi) for k in (-2.0, -1.0, 0.0, 1.0, 2.0)])
     return [
@@ -382,7 +373,7 @@ class BallRounding:
         return np.asarray(np.abs(self._values.at(places) - self._center) ** self._power)
 
     def __call__(self, points: FloatArray) -> FloatArray:
-        """Return a grid point for each row; nearly all of them lie in the ball.
+        """Round each row to a grid point; nearly all of them lie in the ball.
 
         It is the nearest grid point if that lies in the ball.  Otherwise the inputs that differ
         most from the centre move first, by at least a step, while the result stays in the ball.
@@ -409,3 +400,151 @@ class BallRounding:
             left -= float(extra[fits].sum())
             places[order[fits]] = wanted[order[fits]]
         return places
+
+
+class L0Ball(Region):
+    """At most `changes` inputs differ from the centre, inside a data box and by at most `within`.
+
+    It is not convex.  Its support function is that of its convex hull,
+
+        v.c + the sum of the k largest  max (v_i (hi_i - c_i), v_i (lo_i - c_i)).
+
+    Parameters
+    ----------
+    center
+        The centre; an array of any shape is flattened in C order.
+    changes
+        The number k of inputs that may change.
+    clip_lo, clip_hi
+        The data box: one number for all inputs, or one for each; None for no limit.
+    within
+        The largest change of an input.  If it is None, the data box is required and is the only
+        limit.
+    grid
+        The :class:`Grid` of the inputs that count, or its step; None for real inputs.
+
+    Raises
+    ------
+    InputError
+        If a number is not finite, `changes` is not a number of inputs, or the centre is not in the
+        data box or not on the grid.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> ball = bnncert.L0Ball([0.5, 0, 0], 1, clip_lo=-1, clip_hi=1)
+    >>> ball.contains([0.5, 1, 0]), ball.contains([0.5, 1, 1])
+    (True, False)
+    """
+
+    norm: Literal["l0"] = "l0"
+
+    def __init__(
+        self,
+        center: npt.ArrayLike,
+        changes: float,
+        clip_lo: npt.ArrayLike | None = None,
+        clip_hi: npt.ArrayLike | None = None,
+        within: float | None = None,
+        grid: GridLike = None,
+    ) -> None:
+        if within is None and (clip_lo is None or clip_hi is None):
+            raise InputError("an l0 ball needs a data box, or by how much inputs may change")
+        if within is not None and not within >= 0:
+            raise InputError(f"within is {within}; expected a number >= 0")
+        # The ranges of the inputs that change are those of an L-inf ball.
+        reach = 0.0 if within is None else float(within)
+        if within is None:
+            assert clip_lo is not None and clip_hi is not None
+            reach = 2 * abs(float(np.max(clip_hi)) - float(np.min(clip_lo)))
+        box = Ball("linf", center, reach, clip_lo, clip_hi, grid)
+        self.grid, self.values, self.within = box.grid, box.values, within
+        self.middle, self.clip_lo, self.clip_hi = box.middle, box.clip_lo, box.clip_hi
+        size = self.middle.size
+        if not (changes >= 0 and float(changes).is_integer()):
+            raise InputError(
+                f"radius is {changes:g}; the l0 norm expects a whole number of inputs >= 0"
+            )
+        if changes > size:
+            raise InputError(f"radius is {changes:g}, but there are {size} inputs that can change")
+        self.changes = int(changes)
+        self.radius = self.stated_radius = float(self.changes)
+        # On a grid there is room for the rounding of its values.
+        self.reach = box.radius
+        off = box.center != self.middle
+        if np.any(off):
+            i = int(np.flatnonzero(off)[0])
+            where = "outside the data box" if self.values is None else "not on the grid"
+            raise InputError(
+                f"input {i} = {self.middle[i]:.9g} is {where}; an l0 ball needs its centre there"
+            )
+        self._box = box
+        self.lo, self.hi = (box.lo, box.hi) if self.changes else (self.middle, self.middle)
+        self.center = np.array(self.middle)
+
+    def _words(self) -> list[str]:
+        within = [] if self.within is None else [f"by at most {self.within:.6g}"]
+        return [f"at most {self.changes} changes", *within, *self._clip_words()]
+
+    def _support(self, rows: Any) -> FloatArray:
+        box = box_support(rows, self.lo, self.hi)
+        return np.minimum(box, l0_support(rows, self.middle, self.changes, self.lo, self.hi))
+
+    def _contains(self, point: Point) -> bool:
+        exact = [Fraction(v) for v in point]
+        changed = [i for i, c in enumerate(self.middle.tolist()) if exact[i] != Fraction(c)]
+        return len(changed) <= self.changes and self._box.contains(point)
+
+    def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+        rank = np.argsort(generator.uniform(size=(count, self.size)), axis=1)
+        moved = rank < generator.integers(0, self.changes + 1, size=(count, 1))
+        points = generator.uniform(self.lo, self.hi, size=(count, self.size))
+        return np.where(moved, np.clip(points, self.lo, self.hi), self.middle)
+
+    def _project(self, points: FloatArray) -> FloatArray:
+        """Move points to the nearest ones: only the k largest changes are kept."""
+        inside = np.clip(points, self.lo, self.hi)
+        order = np.argsort(-np.abs(inside - self.middle), axis=1, kind="stable")
+        kept = np.zeros(points.shape, dtype=bool)
+        np.put_along_axis(kept, order[:, : self.changes], True, axis=1)
+        return np.where(kept, inside, self.middle)
+
+    def on_grid(self, points: FloatArray) -> FloatArray:
+        """Round points to grid points of the ball."""
+        return self._project(super().on_grid(points))
+
+    def settle(self, point: FloatArray, dtype: npt.DTypeLike = np.float64) -> FloatArray | None:
+        """Find a point near `point` that is exactly inside and representable in `dtype`."""
+        if self.values is not None:
+            return super().settle(point, dtype)
+        near = self._project(point[None, :])[0]
+        rounded = self._box.settle(near, dtype)
+        if rounded is None:
+            return None
+        # Inputs that do not change cannot be rounded.
+        rounded = np.where(near == self.middle, self.middle, rounded)
+        with np.errstate(over="ignore"):
+            fits = np.array_equal(rounded.astype(dtype), rounded)
+        return rounded if fits and self.contains(rounded) else None
+
+    def _describe(self, radius: str) -> str:
+        text = f"at most {self.changes} of {self.size} inputs change"
+        if self.within is not None:
+            text += f" by at most {self.within:.9g}"
+        return text + self._clip_text()
+
+    def with_radius(self, radius: float) -> L0Ball:
+        """Make the ball of another number of changes around the same centre."""
+        box = self.clip_lo, self.clip_hi
+        return L0Ball(self.middle, radius, *box, self.within, self.grid)
+
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """State the number of changes and the largest one, with the centre and the data box."""
+        fields, arrays = self._stated_ball(self.radius)
+        if self.within is not None:
+            fields["within"] = str(Fraction(self.reach))
+        return fields, arrays
+
+    def _plain_data(self) -> dict[str, Any]:
+        changed = {"norm": "l0", "radius": self.changes, "within": self.within}
+        return self._box.to_dict() | changed

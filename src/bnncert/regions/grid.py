@@ -72,14 +72,14 @@ class Grid:
         return step.reshape(-1), origin.reshape(-1)
 
     def describe(self) -> str:
-        """Return a short description."""
+        """Describe the grid in a few words."""
         steps, origins = self._vectors()
         step = f"step {steps[0]:.9g}" if np.all(steps == steps[0]) else "steps of each input"
         origin = f" from {origins[0]:.9g}" if np.all(origins == origins[0]) else ""
         return f"grid of {step}{origin}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the grid as plain data, with one number if all inputs have the same."""
+        """Write the grid as plain data, with one number if all inputs have the same."""
         return {
             name: float(v[0]) if np.all(v == v[0]) else v.tolist()
             for name, v in zip(("step", "origin"), self._vectors(), strict=True)
@@ -91,7 +91,7 @@ GridLike: TypeAlias = Grid | float | None
 
 
 def as_grid(grid: GridLike) -> Grid | None:
-    """Return the grid that a caller stated."""
+    """Read a grid as callers state it."""
     return grid if grid is None or isinstance(grid, Grid) else Grid(grid)
 
 
@@ -149,25 +149,25 @@ class GridValues:
         return np.asarray(value.astype(self._dtype), dtype=np.float64)
 
     def at(self, places: FloatArray) -> FloatArray:
-        """Return the values of integers k, for one point or for one point in each row."""
+        """Compute the values of integers k, for one point or for one point in each row."""
         value = self._formula(places)
         for known, x, near in self._known:
             value = np.where(near & (places == known), x, value)
         return np.asarray(value + 0.0)
 
     def nearest(self, points: FloatArray) -> FloatArray:
-        """Return the integers k whose values are nearest to the points, up to rounding."""
+        """Find the integers k whose values are nearest to the points, up to rounding."""
         return np.asarray(np.rint((points - self.origin) / self.step))
 
     def first_from(self, low: FloatArray) -> FloatArray:
-        """Return the least k with value(k) >= low."""
+        """Find the least k with value(k) >= low."""
         places = self.nearest(low) - 1
         for _ in range(3):
             places = np.where(self.at(places) < low, places + 1, places)
         return places
 
     def last_until(self, high: FloatArray) -> FloatArray:
-        """Return the largest k with value(k) <= high."""
+        """Find the largest k with value(k) <= high."""
         places = self.nearest(high) + 1
         for _ in range(3):
             places = np.where(self.at(places) > high, places - 1, places)
@@ -183,7 +183,7 @@ class GridValues:
         return bool(np.all(self.at(self.nearest(floats)) == floats))
 
     def has(self, point: FloatArray) -> BoolArray:
-        """Return which coordinates are values of the grid."""
+        """Decide for each coordinate whether it is a value of the grid."""
         return np.asarray(self.at(self.nearest(point)) == point)
 
 

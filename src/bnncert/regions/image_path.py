@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.regions.cover import Cover
-from bnncert.regions.region import LARGEST_VALUE, Point
+from bnncert.regions.region import LARGEST_VALUE, Cover, Point
 
 #: The names of paths, beside those of norms.
 PathNorm: TypeAlias = Literal["brightness", "contrast"]
@@ -42,8 +41,8 @@ class ImagePath(Cover):
         self,
         center: npt.ArrayLike,
         radius: float,
-        clip_lo: npt.ArrayLike | None,
-        clip_hi: npt.ArrayLike | None,
+        clip_lo: npt.ArrayLike | None = None,
+        clip_hi: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__(center, clip_lo, clip_hi, self.norm)
         self.radius = self.stated_radius = float(radius)
@@ -51,20 +50,17 @@ class ImagePath(Cover):
             raise InputError(f"radius is {radius}; expected a finite number >= 0")
         change = self._largest_change()
         low, high = self.middle - change, self.middle + change
-        self.lo = np.where(change > 0, np.nextafter(low, -np.inf), low)
-        self.hi = np.where(change > 0, np.nextafter(high, np.inf), high)
-        if self.clip_lo is not None:
-            self.lo = np.maximum(self.lo, self.clip_lo)
-        if self.clip_hi is not None:
-            self.hi = np.minimum(self.hi, self.clip_hi)
+        # The image lies in the data box, so that each side is clipped at its own limit only.
+        self.lo = self.clipped(np.where(change > 0, np.nextafter(low, -np.inf), low))
+        self.hi = self.clipped(np.where(change > 0, np.nextafter(high, np.inf), high))
 
     @abstractmethod
     def with_radius(self, radius: float) -> ImagePath:
-        """Return the path of the same image with another radius."""
+        """Make the path of the same image with another radius."""
 
     @abstractmethod
     def _largest_change(self) -> FloatArray:
-        """Return by how much each input changes at most, not rounded down."""
+        """Bound by how much each input changes; the bound is not rounded down."""
 
     @cached_property
     @abstractmethod
@@ -73,7 +69,7 @@ class ImagePath(Cover):
 
     @abstractmethod
     def place_text(self, t: Fraction) -> str:
-        """Return the place on the path in words."""
+        """Describe the place on the path in words."""
 
     @property
     def first(self) -> Fraction:
@@ -95,7 +91,7 @@ class ImagePath(Cover):
         return exact(self.clip_lo), exact(self.clip_hi)
 
     def at(self, t: Fraction) -> tuple[Fraction, ...]:
-        """Return the image at t."""
+        """Compute the image at t, exactly."""
         found = []
         for a, d, lo, hi in zip(*self.line, *self.bounds, strict=True):
             y = a + t * d
@@ -107,7 +103,7 @@ class ImagePath(Cover):
         return self._places(point) is not None
 
     def place_of(self, point: Point) -> Fraction:
-        """Return a t at which a point of the path lies, the nearest to the image itself."""
+        """Find a t at which a point of the path lies, the nearest to the image itself."""
         places = self._places(point)
         assert places is not None
         return min(max(places[0], self.nominal), places[1])
@@ -141,12 +137,12 @@ class ImagePath(Cover):
         return self._floats(shares)
 
     def _floats(self, places: FloatArray) -> FloatArray:
-        """Return the images at one t for each row, up to rounding."""
+        """Compute the images at one t for each row, up to rounding."""
         a, d = (np.array([float(v) for v in numbers]) for numbers in self.line)
         return np.asarray(np.clip(a + places * d, self.lo, self.hi))
 
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return the images at which the line without the data box is nearest."""
+        """Take the images at which the line without the data box is nearest."""
         a, d = (np.array([float(v) for v in numbers]) for numbers in self.line)
         length = float(d @ d)
         places = (points - a) @ d / length if length > 0 else np.zeros(points.shape[0])
@@ -184,17 +180,8 @@ class Brightness(ImagePath):
     norm = "brightness"
     nominal = Fraction(0)
 
-    def __init__(
-        self,
-        center: npt.ArrayLike,
-        radius: float,
-        clip_lo: npt.ArrayLike | None = None,
-        clip_hi: npt.ArrayLike | None = None,
-    ) -> None:
-        super().__init__(center, radius, clip_lo, clip_hi)
-
     def with_radius(self, radius: float) -> Brightness:
-        """Return the path of the same image with another largest offset."""
+        """Make the path of the same image with another largest offset."""
         return Brightness(self.middle, radius, self.clip_lo, self.clip_hi)
 
     def _largest_change(self) -> FloatArray:
@@ -206,7 +193,7 @@ class Brightness(ImagePath):
         return tuple(map(Fraction, self.middle.tolist())), (Fraction(1),) * self.size
 
     def place_text(self, t: Fraction) -> str:
-        """Return the offset in words."""
+        """Describe the offset in words."""
         return f"brightness offset {float(t):.9g}"
 
     def _describe(self, radius: str) -> str:
@@ -219,12 +206,10 @@ class Contrast(ImagePath):
 
     Parameters
     ----------
-    center
-        The image; an array of any shape is flattened in C order.
+    center, clip_lo, clip_hi
+        The image and the data box, as of :class:`Brightness`.
     radius
         The largest difference r between the factor and 1; at most 1.
-    clip_lo, clip_hi
-        The data box: one number for all inputs, or one for each; None for no limit.
     value
         The middle, which contrast does not change (default: the middle of the data box).
 
@@ -262,19 +247,17 @@ class Contrast(ImagePath):
                 f"radius is {radius:g}; contrast expects at most 1, the factors 0 to 2"
             )
         self.value = value
+        middle = np.asarray(0.0 if value is None else value, np.float64)
         if value is None:
             assert clip_lo is not None and clip_hi is not None
             low, high = np.asarray(clip_lo, np.float64), np.asarray(clip_hi, np.float64)
-            value_of_all: npt.ArrayLike = (low + high).reshape(-1) / 2
-        else:
-            value_of_all = value
-        size = np.asarray(center).size
+            middle = (low + high).reshape(-1) / 2
         #: The middle of each input.
-        self.pivot = np.array(np.broadcast_to(np.asarray(value_of_all, np.float64), (size,)))
+        self.pivot = np.array(np.broadcast_to(middle, (np.asarray(center).size,)))
         super().__init__(center, radius, clip_lo, clip_hi)
 
     def with_radius(self, radius: float) -> Contrast:
-        """Return the path of the same image with another largest factor."""
+        """Make the path of the same image with another largest factor."""
         return Contrast(self.middle, radius, self.clip_lo, self.clip_hi, self.value)
 
     def _largest_change(self) -> FloatArray:
@@ -289,11 +272,11 @@ class Contrast(ImagePath):
         )
 
     def place_text(self, t: Fraction) -> str:
-        """Return the factor in words."""
+        """Describe the factor in words."""
         return f"contrast factor {float(t):.9g}"
 
     def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """Return what all shapes state, and the middle."""
+        """State what all shapes state, and the middle."""
         fields, arrays = super().statement()
         return fields, {**arrays, "pivot": self.pivot}
 

@@ -16,11 +16,9 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.errors import InputError
-from bnncert.regions.box import Box
-from bnncert.regions.cover import Cover
 from bnncert.regions.grid import GridLike, GridValues, as_grid
 from bnncert.regions.pictures import pixel_inputs
-from bnncert.regions.region import Point
+from bnncert.regions.region import Box, Cover, Point
 
 #: The names of unions, beside those of norms.
 UnionNorm: TypeAlias = Literal["patch", "shift", "brightness"]
@@ -46,7 +44,7 @@ class ImageUnion(Cover):
 
     @abstractmethod
     def with_radius(self, radius: float) -> ImageUnion:
-        """Return the union of the same image with another radius."""
+        """Make the union of the same image with another radius."""
 
     @property
     @abstractmethod
@@ -60,18 +58,18 @@ class ImageUnion(Cover):
 
     @abstractmethod
     def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
-        """Return the corners of a box; number 0 is the image itself."""
+        """Compute the corners of a box; number 0 is the image itself."""
 
     @abstractmethod
     def place_text(self, number: int) -> str:
-        """Return a box other than the image itself in words."""
+        """Describe a box other than the image itself in words."""
 
     def part(self, number: int) -> Box:
-        """Return one of the boxes."""
+        """Make one of the boxes, on the grid if there is one."""
         return Box(*self.bounds(number))
 
     def real_box(self, number: int) -> Box:
-        """Return one of the boxes without its grid."""
+        """Make one of the boxes without its grid."""
         return Box(*self.bounds(number))
 
     def regions(self) -> Iterator[Box]:
@@ -86,7 +84,6 @@ class ImageUnion(Cover):
         return np.concatenate([self.part(k).sample(generator, 1) for k in chosen])
 
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of the boxes."""
         boxes = [box.project(points) for box in self.regions()]
         gaps = [np.abs(b - points).max(axis=1) for b in boxes]
         return np.asarray(np.stack(boxes)[np.argmin(gaps, axis=0), np.arange(points.shape[0])])
@@ -95,15 +92,13 @@ class ImageUnion(Cover):
         return [f"radius {self.stated_radius:g}, {self.count} {self.unit}", *self._clip_words()]
 
     def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """Return what all shapes state, and the value of the pixels."""
+        """State what all shapes state, and the value of the pixels."""
         fields, arrays = super().statement()
         value = None if self.value is None else str(Fraction(self.value))
         return {**fields, "value": value}, arrays
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the union as plain data."""
-        tree = {**super().to_dict(), "boxes": self.count}
-        return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}
+    def _plain_data(self) -> dict[str, Any]:
+        return {**super()._plain_data(), "boxes": self.count}
 
 
 class Patch(ImageUnion):
@@ -169,8 +164,7 @@ class Patch(ImageUnion):
         if self.grid is not None:
             if value is not None:
                 raise InputError("a patch of one value has no grid; leave one of them out")
-            known = [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
-            refuse_off_grid(GridValues(self.grid, self.middle.size, known), self)
+            refuse_off_grid(GridValues(self.grid, self.middle.size, self._known_values), self)
         low = self.clip_lo if self.value is None else self.value
         high = self.clip_hi if self.value is None else self.value
         assert low is not None and high is not None
@@ -182,7 +176,7 @@ class Patch(ImageUnion):
         self.hi = np.maximum(self.middle, self._high) if is_used else self.middle
 
     def with_radius(self, radius: float) -> Patch:
-        """Return the patches of another side on the same image."""
+        """Make the patches of another side on the same image."""
         box = self.clip_lo, self.clip_hi
         return Patch(self.middle, radius, self.shape, *box, self.value, self.grid)
 
@@ -207,11 +201,11 @@ class Patch(ImageUnion):
         return self.rows * self.columns if self.side else 0
 
     def corner(self, number: int) -> tuple[int, int]:
-        """Return row and column of the upper left pixel of a patch."""
+        """Find row and column of the upper left pixel of a patch."""
         return divmod(number - 1, self.columns)
 
     def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
-        """Return the corners of a box."""
+        """Compute the corners of a box: the patch has its limits, the other inputs the image."""
         lo, hi = np.array(self.middle), np.array(self.middle)
         if number:
             row, column = self.corner(number)
@@ -220,11 +214,11 @@ class Patch(ImageUnion):
         return lo, hi
 
     def part(self, number: int) -> Box:
-        """Return one of the boxes, on the grid if there is one."""
+        """Make one of the boxes, on the grid of the patch's values."""
         return Box(*self.bounds(number), self.grid)
 
     def place_text(self, number: int) -> str:
-        """Return the position of a patch in words."""
+        """Describe the position of a patch in words."""
         row, column = self.corner(number)
         return f"patch with its upper left corner at row {row}, column {column}"
 
@@ -299,7 +293,7 @@ class ImageShift(ImageUnion):
         )
 
     def with_radius(self, radius: float) -> ImageShift:
-        """Return the shifts of the same image by up to another number of pixels."""
+        """Make the shifts of the same image by up to another number of pixels."""
         return ImageShift(self.middle, radius, self.shape, self.clip_lo, self.clip_hi, self.value)
 
     @property
@@ -308,7 +302,7 @@ class ImageShift(ImageUnion):
         return (2 * self.steps + 1) ** 2 - 1
 
     def move(self, number: int) -> tuple[int, int]:
-        """Return by how many rows (down) and columns (to the right) the image moves."""
+        """Find by how many rows (down) and columns (to the right) the image moves."""
         width = 2 * self.steps + 1
         # No move is the middle one; it is number 0, and those before it come one earlier.
         place = 2 * self.steps * (self.steps + 1) if number == 0 else number - 1
@@ -317,13 +311,13 @@ class ImageShift(ImageUnion):
         return down - self.steps, right - self.steps
 
     def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
-        """Return the image after a shift, clipped, twice, as the corners of a box."""
+        """Shift and clip the image, which is both corners of its box."""
         moved = shifted(self.middle, self.pixels, self.move(number), self.value)
         moved = self.clipped(moved)
         return moved, moved
 
     def place_text(self, number: int) -> str:
-        """Return a shift in words."""
+        """Describe a shift in words."""
         down, right = self.move(number)
         words = [
             f"{abs(n)} {'pixel' if abs(n) == 1 else 'pixels'} {way[n < 0]}"
@@ -392,14 +386,14 @@ class BrightnessSteps(ImageUnion):
             raise InputError(f"radius is {radius}; expected between 0 and 2^20 grid steps")
         self.stated_radius = float(radius)
         self.steps = int(np.floor(radius / steps[0] + STEP_ROUNDING))
-        known = [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
-        self._levels = GridValues(self.grid, self.middle.size, known, self.stated_radius)
+        known, size = self._known_values, self.middle.size
+        self._levels = GridValues(self.grid, size, known, self.stated_radius)
         refuse_off_grid(self._levels, self)
         self._places = self._levels.nearest(self.middle)
         self.lo, self.hi = self._image(-self.steps), self._image(self.steps)
 
     def with_radius(self, radius: float) -> BrightnessSteps:
-        """Return the offsets of the same image up to another radius."""
+        """Make the offsets of the same image up to another radius."""
         return BrightnessSteps(self.middle, radius, self.clip_lo, self.clip_hi, self.grid)
 
     def _image(self, steps: int) -> FloatArray:
@@ -416,16 +410,16 @@ class BrightnessSteps(ImageUnion):
         return 2 * self.steps
 
     def offset(self, number: int) -> int:
-        """Return the offset of a box in grid steps: 0, 1, -1, 2, -2, .."""
+        """Find the offset of a box in grid steps: 0, 1, -1, 2, -2, .."""
         return (number + 1) // 2 * (1 if number % 2 else -1)
 
     def bounds(self, number: int) -> tuple[FloatArray, FloatArray]:
-        """Return the image with an offset twice, as the corners of a box."""
+        """Offset the image, which is both corners of its box."""
         moved = self._image(self.offset(number))
         return moved, moved
 
     def place_text(self, number: int) -> str:
-        """Return an offset in words."""
+        """Describe an offset in words."""
         return f"brightness offset of {self.offset(number)} grid steps"
 
     def _describe(self, radius: str) -> str:
@@ -436,7 +430,7 @@ class BrightnessSteps(ImageUnion):
 def shifted(
     image: FloatArray, pixels: IntArray, move: tuple[int, int], value: float | None
 ) -> FloatArray:
-    """Return an image that moves down and to the right; `value` enters, or the edge is repeated."""
+    """Move an image down and to the right; `value` enters, or the edge is repeated."""
     height, width = pixels.shape[:2]
     rows, columns = np.arange(height) - move[0], np.arange(width) - move[1]
     moved = np.array(image)
@@ -450,14 +444,14 @@ def shifted(
 
 
 def whole_number(number: float, what: str, unit: str) -> int:
-    """Return a radius that is a number of pixels, or raise InputError."""
+    """Read a radius that is a number of pixels; raise InputError if it is none."""
     if not (number >= 0 and float(number).is_integer()):
         raise InputError(f"radius is {number:g}; a {what} expects a whole number of {unit} >= 0")
     return int(number)
 
 
 def checked_value(value: float | None, union: ImageUnion) -> float | None:
-    """Return a value for inputs after a check that it lies in the data box."""
+    """Check that a value for inputs lies in the data box."""
     if value is None:
         return None
     low = -np.inf if union.clip_lo is None else float(union.clip_lo.max())
@@ -481,7 +475,7 @@ def refuse_off_grid(values: GridValues, union: ImageUnion) -> None:
 
 
 def _pixels(union: ImageUnion, shape: tuple[int, ...]) -> IntArray:
-    """Return the inputs of the pixels, after a check that the image has this shape."""
+    """Find the inputs of the pixels, after a check that the image has this shape."""
     if int(np.prod(shape)) != union.middle.size:
         raise InputError(
             f"the image has {union.middle.size} values; the shape {' x '.join(map(str, shape))} "

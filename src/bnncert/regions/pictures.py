@@ -22,7 +22,7 @@ _MARKED_DARK, _MARKED_LIGHT = np.array([(160, 60, 0), (255, 190, 90)], dtype=np.
 
 
 def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
-    """Return a point as (height, width) or (height, width, 3), or None if it is not a picture.
+    """Shape a point as (height, width) or (height, width, 3); None if it is not a picture.
 
     The first shape of a picture is used.  A flat point of the right size is a square picture of one
     channel, or of three channels one after the other.
@@ -47,7 +47,7 @@ def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
 
 
 def pixel_inputs(shape: tuple[int, ...]) -> IntArray | None:
-    """Return the inputs of every pixel, as (height, width, channels); None if there is no image."""
+    """Find the inputs of every pixel, as (height, width, channels); None if there is no image."""
     image = as_image(np.arange(math.prod(shape), dtype=np.float64), shape)
     if image is None:
         return None
@@ -55,13 +55,13 @@ def pixel_inputs(shape: tuple[int, ...]) -> IntArray | None:
 
 
 def shades(image: FloatArray, lo: float, hi: float) -> npt.NDArray[np.uint8]:
-    """Return bytes from lo (black) to hi (white)."""
+    """Scale an image to bytes, from lo (black) to hi (white)."""
     scaled = (image - lo) / max(hi - lo, 1e-300)
     return np.clip(np.rint(255 * np.nan_to_num(scaled)), 0, 255).astype(np.uint8)
 
 
 def difference(before: FloatArray, after: FloatArray) -> npt.NDArray[np.uint8]:
-    """Return the difference on its own scale: blue for less, orange for more.
+    """Draw the difference on its own scale: blue for less, orange for more.
 
     For colour images each channel is shown separately, around a middle grey.
     """
@@ -76,7 +76,7 @@ def difference(before: FloatArray, after: FloatArray) -> npt.NDArray[np.uint8]:
 
 
 def marked(pixels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """Return a picture in grey in which the chosen pixels are orange, light where it is light.
+    """Draw a picture in grey in which the chosen pixels are orange, light where it is light.
 
     `chosen` has the shape of `pixels`; a pixel of a colour image is chosen if a channel is.
     """
@@ -89,7 +89,7 @@ def marked(pixels: npt.NDArray[np.uint8], chosen: npt.NDArray[np.bool_]) -> npt.
 
 
 def png_bytes(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """Return the PNG file of (height, width) or (height, width, 3); 8 bits a sample, no filter."""
+    """Write (height, width) or (height, width, 3) as a PNG file; 8 bits a sample, no filter."""
     colour = pixels.ndim == 3
     height, width = pixels.shape[:2]
     lines = np.ascontiguousarray(pixels).reshape(height, -1)
@@ -131,11 +131,11 @@ class Original:
     hi: FloatArray
 
     def _image(self, point: FloatArray) -> FloatArray | None:
-        """Return an input as a picture with values from 0 to 1."""
+        """Shape an input as a picture with values from 0 to 1."""
         return as_image((point - self.lo) / np.maximum(self.hi - self.lo, 1e-300), self.shape)
 
     def html(self, counterexample: FloatArray | None, captions: tuple[str, str]) -> str:
-        """Return the input, and a counterexample beside it with their difference, if any."""
+        """Show the input, and a counterexample beside it with their difference, if any."""
         before = self._image(self.point)
         if before is None:
             return ""
@@ -148,13 +148,13 @@ class Original:
 
 
 def figures(shown: list[tuple[str, npt.NDArray[np.uint8]]]) -> str:
-    """Return pictures with their captions side by side, as HTML."""
+    """Show pictures with their captions side by side, as HTML."""
     parts = "".join(_figure(caption, pixels) for caption, pixels in shown)
     return f'<div style="display:flex">{parts}</div>'
 
 
 def _figure(caption: str, pixels: npt.NDArray[np.uint8]) -> str:
-    """Return a picture with a caption; its pixels are shown as squares."""
+    """Show a picture with a caption, its pixels as squares."""
     file = base64.b64encode(png_bytes(pixels)).decode("ascii")
     return (
         f'<figure style="margin:0.3em;text-align:center"><img width="112" alt="{escape(caption)}" '

@@ -11,10 +11,8 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
 from bnncert.model.layers import ROUNDOFF
-from bnncert.regions.box import Box
 from bnncert.regions.grid import GridLike
-from bnncert.regions.highs_ import LinearMaxima
-from bnncert.regions.region import EmptyRegionError, Point, Region, as_rows, checked_vector
+from bnncert.regions.region import Box, EmptyRegionError, Point, Region, as_rows, checked_vector
 from bnncert.regions.support import box_support
 
 
@@ -75,7 +73,7 @@ class Polytope(Region):
         return self.matrix, self.right
 
     def _interior_point(self) -> FloatArray:
-        """Return the point with the largest margin: max t, a_i x + |a_i| t <= b_i."""
+        """Find the point with the largest margin: max t, a_i x + |a_i| t <= b_i."""
         n = self.lo.size
         used = np.any(self.matrix, axis=1)
         matrix, right = self.matrix[used], self.right[used]
@@ -87,6 +85,8 @@ class Polytope(Region):
         cost = np.zeros(n + 1)
         cost[-1] = 1.0
         lo, hi = np.append(self.lo, -2 * deepest - 1), np.append(self.hi, width + 1)
+        from bnncert.regions.linear_program import LinearMaxima  # HiGHS is imported on use
+
         answer = LinearMaxima(np.hstack([matrix, norm]), right, lo, hi).solve(cost)
         if answer.point is None:
             raise InputError("no point of the polytope could be found")
@@ -99,7 +99,7 @@ class Polytope(Region):
         return np.clip(answer.point[:-1], self.lo, self.hi)
 
     def _farkas_margin(self, y: FloatArray) -> float:
-        """Return a lower bound of the minimum of y'(Ax - b) over the box, rounding included."""
+        """Bound the minimum of y'(Ax - b) over the box from below, rounding included."""
         smallest = -box_support(as_rows(-(y @ self.matrix)), self.lo, self.hi)[0]
         return float(smallest - self.right @ y - self._rounding(y, np.zeros(self.size)))
 
@@ -111,7 +111,7 @@ class Polytope(Region):
         return np.asarray(4 * terms * ROUNDOFF * total)
 
     def _support(self, rows: Any) -> FloatArray:
-        """Return b.y + h_box(v - A'y), which is an upper bound for any y >= 0; y is from an LP."""
+        """Evaluate b.y + h_box(v - A'y), an upper bound for any y >= 0; y comes from an LP."""
         v = rows.toarray()
         y = self.multipliers(v)
         bound = box_support(as_rows(v - y @ self.matrix), self.lo, self.hi) + y @ self.right
@@ -119,7 +119,9 @@ class Polytope(Region):
         return np.fmin(box_support(rows, self.lo, self.hi), bound + self._rounding(y, v))
 
     def multipliers(self, directions: FloatArray) -> FloatArray:
-        """Return for each row v a y >= 0 that nearly minimises b.y + h_box(v - A'y)."""
+        """Find for each row v a y >= 0 that nearly minimises b.y + h_box(v - A'y)."""
+        from bnncert.regions.linear_program import LinearMaxima  # HiGHS is imported on use
+
         maxima = LinearMaxima(self.matrix, self.right, self.lo, self.hi)
         found = [maxima.solve(v).multipliers for v in directions]
         return np.reshape(found, (len(found), self.right.size))
@@ -133,7 +135,7 @@ class Polytope(Region):
         )
 
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return points of hit-and-run chains, one for each point, from the interior point."""
+        """Draw each point by a hit-and-run chain of its own from the interior point."""
         points = np.tile(self.center, (count, 1))
         for _ in range(30):
             step = generator.standard_normal(points.shape)
@@ -151,7 +153,7 @@ class Polytope(Region):
         return points
 
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return nearly the nearest points: Dykstra's alternating projections."""
+        """Move points nearly to the nearest ones, by Dykstra's alternating projections."""
         x = np.array(points, dtype=np.float64)
         square = np.maximum((self.matrix**2).sum(axis=1), 1e-300)
         pull = np.zeros((self.right.size, points.shape[0]))
@@ -180,7 +182,7 @@ class Polytope(Region):
         return f"polytope in {self.size} dimensions with {self.right.size} inequalities and a box"
 
     def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """Return bounds and inequalities, with a point where they hold if a float point does."""
+        """State bounds and inequalities, and a point where they hold if a float point does."""
         arrays = {
             "lo": self.lo,
             "hi": self.hi,
@@ -194,13 +196,11 @@ class Polytope(Region):
             arrays["inside"] = inside
         return {"region": "polytope", "inequalities": int(self.right.size)}, arrays
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the region as plain data."""
-        tree = {
+    def _plain_data(self) -> dict[str, Any]:
+        return {
             "kind": "polytope",
             "matrix": self.matrix.tolist(),
             "right": self.right.tolist(),
             "lo": self.lo.tolist(),
             "hi": self.hi.tolist(),
         }
-        return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}

@@ -1,4 +1,4 @@
-"""Sets of inputs, and regions among them.
+"""Sets of inputs: regions, boxes among them, and covers by several regions.
 
 Verification needs exact membership, samples and a projection, and of a region its support function
 (a rigorous upper bound).  All sets are immutable.
@@ -9,15 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.regions.grid import Grid, GridValues
+from bnncert.regions.grid import Grid, GridLike, GridValues, as_grid
+from bnncert.regions.support import box_support
 
 Point: TypeAlias = Sequence[Fraction] | FloatArray
 
@@ -66,32 +66,49 @@ class InputSet(ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _words(self) -> list[str]:
-        """Return what `repr` says about the set, apart from its size and grid."""
+        """Tell `repr` what to say about the set, apart from its size and grid."""
         free = int(np.count_nonzero(self.hi > self.lo))
         lowest, highest = float(self.lo.min()), float(self.hi.max())
         return [f"[{lowest:.6g}, {highest:.6g}]", f"{free} of the inputs can change"]
 
+    def _set_data_box(self, lo: npt.ArrayLike | None, hi: npt.ArrayLike | None) -> None:
+        """Check and keep the sides of the data box around `middle`, one number or one an input."""
+        size = self.middle.size
+        self.clip_lo = None if lo is None else checked_vector(lo, size, "clip (lower)")
+        self.clip_hi = None if hi is None else checked_vector(hi, size, "clip (upper)")
+
+    @property
+    def _known_values(self) -> list[FloatArray]:
+        """Numbers that count as values of a grid, where they are near to one."""
+        return [v for v in (self.clip_lo, self.clip_hi, self.middle) if v is not None]
+
     def _clip_words(self) -> list[str]:
-        """Return what `repr` says about the data box."""
         if self.clip_lo is None or self.clip_hi is None:
             return []
         return [f"data box [{self.clip_lo.min():g}, {self.clip_hi.max():g}]"]
 
     def _clip_text(self) -> str:
-        """Return the data box as the end of a description."""
+        """Describe the data box at the end of a description."""
         if self.clip_lo is None or self.clip_hi is None:
             return ""
         return f", data in [{self.clip_lo.min():.9g}, {self.clip_hi.max():.9g}]"
 
-    def _centre_arrays(self) -> dict[str, FloatArray]:
-        """Return the stated centre and the data box as arrays of a certificate."""
+    def _stated_ball(self, radius: float) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """State norm, exact radius, centre and data box in a certificate."""
         sides = {"center": self.middle, "clip_lo": self.clip_lo, "clip_hi": self.clip_hi}
-        return {name: side for name, side in sides.items() if side is not None}
+        arrays = {name: side for name, side in sides.items() if side is not None}
+        return {"region": self.norm, "radius": str(Fraction(radius))}, arrays
 
-    def _clip_lists(self) -> dict[str, list[float] | None]:
-        """Return the data box as plain data."""
+    def _plain_ball(self, kind: str) -> dict[str, Any]:
+        """Write norm, centre, radius and data box as plain data."""
         sides = {"clip_lo": self.clip_lo, "clip_hi": self.clip_hi}
-        return {name: None if side is None else side.tolist() for name, side in sides.items()}
+        return {
+            "kind": kind,
+            "norm": self.norm,
+            "center": self.middle.tolist(),
+            "radius": self.stated_radius,
+            **{name: None if side is None else side.tolist() for name, side in sides.items()},
+        }
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -126,22 +143,22 @@ class InputSet(ABC):
         """Decide membership, without the grid, of a point with the right number of coordinates."""
 
     def sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return random points of the set (up to rounding), one per row."""
+        """Draw random points of the set (up to rounding), one a row."""
         points = self._sample(generator, count)
         return points if self.values is None else self.on_grid(points)
 
     @abstractmethod
     def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
-        """Return random points, without the grid."""
+        """Draw random points, without the grid."""
 
     def project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points of the set, up to rounding; on a grid, nearby ones."""
+        """Move points to the nearest ones of the set, up to rounding; on a grid, to nearby ones."""
         points = self._project(points)
         return points if self.values is None else self.on_grid(points)
 
     @abstractmethod
     def _project(self, points: FloatArray) -> FloatArray:
-        """Return the nearest points, without the grid."""
+        """Move points to the nearest ones, without the grid."""
 
     def on_grid(self, points: FloatArray) -> FloatArray:
         """Round points of the set to the grid; some of the results may lie outside."""
@@ -151,24 +168,29 @@ class InputSet(ABC):
         return values.at(np.clip(values.nearest(points), low, np.maximum(low, high)))
 
     def describe(self, radius: str = "") -> str:
-        """Return a description of one line; `radius` is the text for the radius of a ball."""
+        """Describe the set in one line; `radius` is the text for the radius of a ball."""
         text = self._describe(radius)
         return text if self.grid is None else f"{text}, {self.grid.describe()}"
 
     @abstractmethod
     def _describe(self, radius: str) -> str:
-        """Return a description without the grid, with a text for the radius if there is one."""
+        """Describe the set without the grid, with a text for the radius if there is one."""
 
     @abstractmethod
     def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """Return fields and arrays that state the set, without its grid, in a certificate."""
+        """State the set, without its grid, as fields and arrays of a certificate."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the set as plain data that JSON can hold."""
+        tree = self._plain_data()
+        return tree if self.grid is None else {**tree, "grid": self.grid.to_dict()}
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return the set as plain data that JSON can hold."""
+    def _plain_data(self) -> dict[str, Any]:
+        """Write the set without its grid as plain data."""
 
     def settle(self, point: FloatArray, dtype: npt.DTypeLike = np.float64) -> FloatArray | None:
-        """Return a point near `point` that is exactly inside and representable in `dtype`."""
+        """Find a point near `point` that is exactly inside and representable in `dtype`."""
         if self.values is not None:
             rounded = self.on_grid(np.clip(point, self.lo, self.hi)[None, :])[0]
             with np.errstate(over="ignore"):
@@ -185,7 +207,7 @@ class InputSet(ABC):
         return None
 
     def inner_bounds(self, dtype: npt.DTypeLike = np.float64) -> tuple[FloatArray, FloatArray]:
-        """Return the bounding box with its bounds rounded inwards to `dtype`."""
+        """Round the sides of the bounding box inwards to `dtype`."""
         with np.errstate(over="ignore"):
             low, high = self.lo.astype(dtype), self.hi.astype(dtype)
         up, down = np.array([np.inf, -np.inf], dtype=dtype)
@@ -218,20 +240,149 @@ class Region(InputSet):
         return np.zeros((0, self.size)), np.zeros(0)
 
     def multipliers(self, directions: FloatArray) -> FloatArray:
-        """Return for each row v the y >= 0 of the inequalities that bounds max v.x."""
+        """Find for each row v multipliers y >= 0 of the inequalities that bound max v.x."""
         return np.zeros((directions.shape[0], 0))
 
     def support(self, directions: Any) -> FloatArray:
-        """Return an upper bound of max v.x over the region for each row v."""
+        """Bound max v.x over the region from above, for each row v."""
         return self._support(as_rows(directions))
 
     @abstractmethod
     def _support(self, rows: Any) -> FloatArray:
-        """Return the support function of the rows of a CSR matrix of floats."""
+        """Bound the support function at the rows of a CSR matrix of floats."""
+
+
+class Box(Region):
+    """lo <= x <= hi, or the points of a grid with these bounds.
+
+    Parameters
+    ----------
+    lo, hi
+        The bounds of the inputs; arrays of any shape are flattened in C order.
+    grid
+        The :class:`Grid` of the inputs that count, or its step; None for real inputs.
+
+    Raises
+    ------
+    InputError
+        If a number is not finite, or sizes differ.
+    EmptyRegionError
+        If a lower bound is larger than its upper bound, or no grid value lies between them.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> bnncert.Box([0, 0, 2], [1, 1, 2])
+    Box([0, 2], 2 of the inputs can change, 3 inputs)
+    """
+
+    def __init__(self, lo: npt.ArrayLike, hi: npt.ArrayLike, grid: GridLike = None) -> None:
+        self.lo = checked_vector(lo, None, "lower bound")
+        self.hi = checked_vector(hi, self.lo.size, "upper bound")
+        if np.any(self.lo > self.hi):
+            i = int(np.flatnonzero(self.lo > self.hi)[0])
+            raise EmptyRegionError(
+                f"the region is empty: input {i} has bounds [{self.lo[i]:.9g}, {self.hi[i]:.9g}]"
+            )
+        self.grid = as_grid(grid)
+        if self.grid is not None:
+            self.values = GridValues(self.grid, self.size, (self.lo, self.hi))
+            self.lo, self.hi = tightened(self.values, self.lo, self.hi)
+        self.center = np.clip(self.lo + (self.hi - self.lo) / 2, self.lo, self.hi)
+        if self.values is not None:
+            self.center = self.on_grid(self.center[None, :])[0]
+        self.middle = self.center
+
+    @property
+    def is_box(self) -> bool:
+        """Whether the region is the box from `lo` to `hi`."""
+        return True
+
+    def _support(self, rows: Any) -> FloatArray:
+        return box_support(rows, self.lo, self.hi)
+
+    def _contains(self, point: Point) -> bool:
+        # Python compares rationals with floats exactly.
+        place = np.asarray(point)
+        return bool(np.all((self.lo <= place) & (place <= self.hi)))
+
+    def _sample(self, generator: np.random.Generator, count: int) -> FloatArray:
+        points = generator.uniform(self.lo, self.hi, size=(count, self.size))
+        return np.clip(points, self.lo, self.hi)
+
+    def _project(self, points: FloatArray) -> FloatArray:
+        return np.clip(points, self.lo, self.hi)
+
+    def _describe(self, radius: str) -> str:
+        return f"box in {self.size} dimensions, widest side {np.max(self.hi - self.lo):.6g}"
+
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """State the bounds."""
+        return {"region": "box"}, {"lo": self.lo, "hi": self.hi}
+
+    def _plain_data(self) -> dict[str, Any]:
+        return {"kind": "box", "lo": self.lo.tolist(), "hi": self.hi.tolist()}
+
+
+class Cover(InputSet):
+    """A shape of change of an image inside a data box, which is a path or a union of boxes.
+
+    Verification divides it: a path into cells in which no sign of the first layer changes, and a
+    union into its boxes.  Its hull is a box that contains more images.
+    """
+
+    #: What `to_dict` calls such covers.
+    kind: ClassVar[str]
+    norm: str
+
+    def __init__(
+        self, image: npt.ArrayLike, lo: npt.ArrayLike | None, hi: npt.ArrayLike | None, what: str
+    ) -> None:
+        """Check the numbers; raise InputError if the image, where `what` starts, is outside."""
+        values = self.middle = checked_vector(image, None, "input")
+        self._set_data_box(lo, hi)
+        low = -np.inf if self.clip_lo is None else self.clip_lo
+        high = np.inf if self.clip_hi is None else self.clip_hi
+        outside = np.flatnonzero((values < low) | (values > high))
+        if outside.size:
+            i = int(outside[0])
+            raise InputError(
+                f"input {i} = {values[i]:.9g} lies outside the data box; {what} needs an image "
+                "inside"
+            )
+        self.center = np.array(values)
+
+    @property
+    def hull(self) -> Box:
+        """The bounding box."""
+        return Box(self.lo, self.hi)
+
+    def clipped(self, values: FloatArray) -> FloatArray:
+        """Move values into the data box: min(max(v, lo), hi)."""
+        above = values if self.clip_lo is None else np.maximum(values, self.clip_lo)
+        return above if self.clip_hi is None else np.minimum(above, self.clip_hi)
+
+    @property
+    def has_one_range(self) -> bool:
+        """Whether the data box is the same for all inputs."""
+        return all(b is None or bool(np.all(b == b[0])) for b in (self.clip_lo, self.clip_hi))
+
+    def statement(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """State the name of the shape and its radius, with the image and the data box."""
+        return self._stated_ball(self.stated_radius)
+
+    def _plain_data(self) -> dict[str, Any]:
+        return {**self._plain_ball(self.kind), "value": self.value}
+
+
+def refuse_cover(inputs: InputSet, question: str) -> None:
+    """Raise InputError if a question about one region gets a cover."""
+    if isinstance(inputs, Cover):
+        raise InputError(f"{question} takes one region, not {inputs.norm}: use verify")
 
 
 def tightened(values: GridValues, lo: FloatArray, hi: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the outermost grid values between lo and hi, or raise if an input has none."""
+    """Find the outermost grid values between lo and hi; raise if an input has none."""
     low, high = values.at(values.first_from(lo)), values.at(values.last_until(hi))
     if np.any(low > high):
         i = int(np.flatnonzero(low > high)[0])
@@ -243,7 +394,7 @@ def tightened(values: GridValues, lo: FloatArray, hi: FloatArray) -> tuple[Float
 
 
 def checked_vector(value: npt.ArrayLike, size: int | None, name: str) -> FloatArray:
-    """Return finite numbers as a read-only vector; one number stands for all."""
+    """Check that numbers are finite and make a read-only vector; one number stands for all."""
     array = np.asarray(value, dtype=np.float64).reshape(-1)
     if size is not None and array.size == 1:
         array = np.full(size, float(array[0]))
@@ -264,7 +415,10 @@ def checked_vector(value: npt.ArrayLike, size: int | None, name: str) -> FloatAr
 
 
 def as_rows(directions: Any) -> Any:
-    """Return directions as rows of a CSR matrix of floats."""
-    if sp.issparse(directions):
-        return sp.csr_array(directions).astype(np.float64)
-    return sp.csr_array(np.atleast_2d(np.asarray(directions, dtype=np.float64)))
+    """Bring directions to rows of a CSR matrix of floats."""
+    # Imported on use: boxes do without, and SciPy takes longer to import than NumPy.
+    from scipy.sparse import csr_array, issparse
+
+    if issparse(directions):
+        return csr_array(directions).astype(np.float64)
+    return csr_array(np.atleast_2d(np.asarray(directions, dtype=np.float64)))

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from bnncert.arrays import FloatArray
 from bnncert.model.layers import ROUNDOFF
+from bnncert.model.matrices import csr_matrix
 
 
 def _row_ids(v: Any) -> npt.NDArray[np.int64]:
@@ -35,8 +35,8 @@ def rounding_error(v: Any, magnitude: FloatArray) -> FloatArray:
 
 
 def same_places(v: Any, data: npt.NDArray[Any]) -> Any:
-    """Return a CSR matrix with other entries that shares the index arrays of `v`."""
-    return sp.csr_array((data, v.indices, v.indptr), shape=v.shape, copy=False)
+    """Make a CSR matrix with other entries that shares the index arrays of `v`."""
+    return csr_matrix(data, v.indices, v.indptr, v.shape)
 
 
 def box_support(v: Any, lo: FloatArray, hi: FloatArray) -> FloatArray:
@@ -55,7 +55,7 @@ def box_support(v: Any, lo: FloatArray, hi: FloatArray) -> FloatArray:
 def _offsets(
     v: Any, center: FloatArray, lo: FloatArray, hi: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return lo - center and hi - center for every entry of v, rounded outwards."""
+    """Compute lo - center and hi - center for every entry of v, rounded outwards."""
     low = np.nextafter((lo - center)[v.indices], -np.inf)
     return low, np.nextafter((hi - center)[v.indices], np.inf)
 

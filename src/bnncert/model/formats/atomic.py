@@ -22,7 +22,7 @@ class UnwritableError(InputError):
 
     @staticmethod
     def of(path: str | os.PathLike[str], reason: str) -> UnwritableError:
-        """Return the error about a file."""
+        """Make the error about a file, which names it and the reason."""
         error = UnwritableError(f"{path}: cannot be written ({reason})")
         error.path, error.reason = Path(path), reason
         return error
@@ -102,7 +102,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
 
 
 def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | str | None:
-    """Return a key that is equal for two paths to the same file, also through links.
+    """Make a key that is equal for two paths to the same file, also through links.
 
     The file need not exist.  The key of devices and pipes is None, because writing to them does
     not destroy data.

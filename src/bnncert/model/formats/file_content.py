@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bnncert.errors import BnncertError, FormatError, reason
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
@@ -81,7 +81,7 @@ DEFAULT_LIMITS = Limits()
 
 
 def size_text(size: int) -> str:
-    """Return a number of bytes as text with a unit."""
+    """Write a number of bytes with a unit."""
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.4g} {name}"
@@ -89,7 +89,7 @@ def size_text(size: int) -> str:
 
 
 def too_large(source: object, what: str, limit: int, name: str) -> FormatError:
-    """Return the error for a file that needs more bytes than the limit `name` allows."""
+    """Make the error for a file that needs more bytes than the limit `name` allows."""
     return FormatError(
         f"{source}: {what} more than {size_text(limit)}, the largest that is read "
         f"(Limits.{name}, see docs/formats.md)"
@@ -97,7 +97,7 @@ def too_large(source: object, what: str, limit: int, name: str) -> FormatError:
 
 
 def too_many(source: object, found: str, limit: int, name: str) -> FormatError:
-    """Return the error for a file that states more of something than the limit `name` allows."""
+    """Make the error for a file that states more of something than the limit `name` allows."""
     return FormatError(
         f"{source}: {found}; at most {limit} are read (Limits.{name}, see docs/formats.md)"
     )
@@ -115,7 +115,7 @@ _BLOCK = 2**20
 
 
 def check_regular(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> int:
-    """Return the size of a file; raise if it is not a regular file or is too large."""
+    """Find the size of a file; raise if it is not a regular file or is too large."""
     shown = os.fspath(path)
     try:
         found = os.stat(path)
@@ -140,7 +140,7 @@ def read_bytes(
     most: int | None = None,
     name: str = "file",
 ) -> bytes:
-    """Return the content of a file, decompressed if it is gzipped.
+    """Read the content of a file, decompressed if it is gzipped.
 
     `most` is a limit that is lower than `limits.file`, and `name` its name in :class:`Limits`.
     """
@@ -186,7 +186,7 @@ def _unpacked(file: BinaryIO, path: str | os.PathLike[str], most: int, name: str
 
 
 def read_text(path: str | os.PathLike[str], most: int, name: str) -> str:
-    """Return a text file in UTF-8; `most` is its limit and `name` the name in :class:`Limits`."""
+    """Read a text file in UTF-8; `most` is its limit and `name` the name in :class:`Limits`."""
     content = read_bytes(path, most=most, name=name)
     try:
         return content.decode("utf-8-sig")
@@ -202,7 +202,7 @@ def parse_json(
     hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Any:
-    """Return the tree of a JSON document in UTF-8, whose size is estimated before it is parsed.
+    """Parse a JSON document in UTF-8, whose size is estimated before.
 
     `hook` is the `object_pairs_hook` of :func:`json.loads`; its ValueErrors are reported.
     """
@@ -274,7 +274,7 @@ def _refuse_twins(archive: zipfile.ZipFile, source: object) -> None:
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return a member of an archive, of at most the size that the directory states."""
+    """Read a member of an archive, of at most the size that the directory states."""
     content = io.BytesIO()
     # Block by block, because zipfile compares the sizes only after each call.
     with archive.open(name) as stream:
@@ -284,12 +284,12 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def array_names(archive: zipfile.ZipFile) -> list[str]:
-    """Return the names of the arrays in an .npz archive, as NumPy shows them."""
+    """List the names of the arrays in an .npz archive, as NumPy shows them."""
     return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
 def read_member_array(archive: zipfile.ZipFile, name: str, where: object) -> npt.NDArray[Any]:
-    """Return an array of an .npz archive."""
+    """Read an array of an .npz archive; nothing in it is executed."""
     member = name if name in archive.namelist() else f"{name}.npy"
     with archive.open(member) as stream:
         if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
@@ -299,7 +299,7 @@ def read_member_array(archive: zipfile.ZipFile, name: str, where: object) -> npt
 
 
 def read_npy(content: bytes, where: object) -> npt.NDArray[Any]:
-    """Return the array in an .npy file."""
+    """Read the array in an .npy file; nothing in it is executed."""
     try:
         return _array(io.BytesIO(content))
     except BnncertError:
@@ -309,6 +309,8 @@ def read_npy(content: bytes, where: object) -> npt.NDArray[Any]:
 
 
 def _array(stream: Any) -> npt.NDArray[Any]:
+    import numpy as np  # on use: the defaults of a project are read without it
+
     # NumPy allocates the size that the header states.  If the file has fewer data, it raises an
     # exception, and the unused pages of the allocation were never touched.
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)

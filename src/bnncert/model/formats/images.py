@@ -56,7 +56,7 @@ class _Header:
 
 
 def read_png(content: bytes, path: Path) -> tuple[npt.NDArray[np.uint8], str] | None:
-    """Return the pixels (H, W) or (H, W, 3) and the kind; None if the image is interlaced.
+    """Decode the pixels (H, W) or (H, W, 3) and the kind; None if the image is interlaced.
 
     Raises FormatError if the content is not a complete PNG image of at most 8 bits a sample.
     """
@@ -127,7 +127,7 @@ def _header(data: bytes, path: Path) -> _Header:
 
 
 def _unpacked(packed: bytes, header: _Header, path: Path) -> bytes:
-    """Return the filtered rows, each with the number of its filter in front."""
+    """Unpack the filtered rows, each with the number of its filter in front."""
     size = header.height * (header.row_bytes + 1)
     try:
         # No more than the header states is unpacked.
@@ -176,7 +176,7 @@ def _undo(row: bytearray, above: bytes, step: int, kind: int) -> None:
 
 
 def _samples(rows: npt.NDArray[np.uint8], header: _Header) -> npt.NDArray[np.uint8]:
-    """Return the samples (H, W, samples of a pixel), one byte each."""
+    """Spread the samples, (H, W, samples of a pixel), to one byte each."""
     shape = header.height, header.width, SAMPLES[header.colour]
     if header.depth == 8:
         return rows.reshape(shape)
@@ -223,7 +223,7 @@ class Image:
         return self.pixels.ndim == 2
 
     def fitted(self, shape: tuple[int, ...]) -> tuple[npt.NDArray[np.uint8], str]:
-        """Return the pixels with as many channels as a network has, and a text if they changed.
+        """Give the pixels as many channels as a network has, with a text that says what changed.
 
         A colour becomes the grey level (19595 R + 38470 G + 7471 B) / 65536, rounded, and a grey
         level becomes three equal channels.
@@ -252,7 +252,7 @@ class Image:
 
 
 def _geometry(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return (channels, height, width), or (inputs,) if the shape is not that of an image."""
+    """Read a shape as (channels, height, width), or as (inputs,) if it is not that of an image."""
     if len(shape) == 2 and 1 not in shape:
         return 1, *shape
     if len(shape) == 3 and shape[0] in (1, 3):
@@ -263,7 +263,7 @@ def _geometry(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_image(path: str | Path) -> bool:
-    """Return whether a file is an image by its suffix."""
+    """Decide by its suffix whether a file is an image."""
     return Path(path).suffix.lower() in IMAGE_SUFFIXES
 
 
@@ -285,7 +285,7 @@ def read_image(path: Path) -> Image:
 
 
 def _is_wide(tiles: Iterable[Any]) -> bool:
-    """Return whether an opened image has samples of 16 bits, which Pillow shortens in colours."""
+    """Whether an opened image has samples of 16 bits, which Pillow shortens in colours."""
     for codec, _, _, settings in tiles:
         parts = settings if isinstance(settings, tuple) else (settings,)
         # PNG and TIFF name "RGB;16B" and the like; PPM states the largest value.

@@ -45,7 +45,7 @@ def read_array(text: str) -> npt.NDArray[Any]:
 
 
 def read_names(path: str | Path) -> list[str]:
-    """Return the names of the arrays in an .npz file."""
+    """List the names of the arrays in an .npz file."""
     content = read_bytes(path)
     if not content.startswith(ZIP_MAGIC):
         raise FormatError(f"{path}: not a readable .npz file")
@@ -54,13 +54,13 @@ def read_names(path: str | Path) -> list[str]:
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """Return the first few names on one line."""
+    """List the first few names on one line."""
     shown = ["".join(c if c.isprintable() else "?" for c in name) for name in names[:10]]
     return ", ".join(shown) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def split_key(text: str, suffixes: Sequence[str] = (".npz",)) -> tuple[str, str | None]:
-    """Return file and key of `FILE:KEY`, for files with one of these suffixes."""
+    """Split `FILE:KEY` into file and key, for files with one of these suffixes."""
     head, colon, key = text.rpartition(":")
     return (head, key) if colon and Path(head).suffix in suffixes else (text, None)
 
@@ -81,7 +81,7 @@ def pick_point(
     data_box: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None,
     where: str,
 ) -> npt.NDArray[np.float64]:
-    """Return one flat point from a single point or a batch, in the network's input units.
+    """Take one flat point from a single point or a batch, in the network's input units.
 
     A batch of several points needs an index.  uint8 values are
     pixels: they are mapped linearly to the data box, which must be known.
@@ -126,7 +126,7 @@ def pick_point(
 
 
 def as_pixels(array: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:
-    """Return whole numbers from 0 to 255 as pixels; a scale is not defined for other numbers."""
+    """Take whole numbers from 0 to 255 as pixels; a scale is not defined for other numbers."""
     if array.dtype.kind not in "iu":
         raise FormatError(
             f"{where}: holds {array.dtype} numbers, which enter as they are; a scale (or mean and "
@@ -141,7 +141,7 @@ def as_pixels(array: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:
 
 
 def count_points(array: npt.NDArray[Any], size: int) -> int:
-    """Return how many points of `size` values an array holds."""
+    """Count the points of `size` values in an array."""
     single = array.ndim == 0 or array.size == size
     return 1 if single else int(array.shape[0])
 

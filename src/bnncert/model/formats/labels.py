@@ -39,7 +39,7 @@ _PART = r"(train|test|val|valid|validation)"
 
 
 def _words(name: str) -> frozenset[str]:
-    """Return the words of a name: x_test, xTest, Xtest and test-x have the words x and test."""
+    """Split a name into words: x_test, xTest, Xtest and test-x have the words x and test."""
     apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
     words = [w for w in re.split(r"[^A-Za-z0-9]+", apart.lower()) if w]
     if len(words) == 1 and (joined := re.fullmatch(rf"([xy]){_PART}", words[0])):
@@ -48,22 +48,22 @@ def _words(name: str) -> frozenset[str]:
 
 
 def _part(name: str) -> frozenset[str]:
-    """Return the part of the data that a name denotes: its words except points and labels."""
+    """Find the part of the data that a name denotes: its words except points and labels."""
     return _words(name) - LABEL_WORDS - POINT_WORDS
 
 
 def is_label_name(name: str) -> bool:
-    """Return whether an array of this name holds classes."""
+    """Decide by its name whether an array holds classes."""
     return bool(_words(name) & LABEL_WORDS)
 
 
 def point_names(names: Collection[str]) -> list[str]:
-    """Return the arrays that may hold points: neither labels nor descriptions of the points."""
+    """List the arrays that may hold points: neither labels nor descriptions of the points."""
     return [n for n in names if not is_label_name(n) and n not in ABOUT_POINTS]
 
 
 def label_name(names: Collection[str], points: str, where: str) -> str | None:
-    """Return the array that holds the classes of the array `points`, or None.
+    """Find the array that holds the classes of the array `points`, or None.
 
     This is the array of the same part (y_test for x_test), else the only array of labels that
     does not belong to another array of points.  Raises FormatError if there are several.
@@ -81,7 +81,7 @@ def label_name(names: Collection[str], points: str, where: str) -> str | None:
 
 
 def checked_labels(array: npt.NDArray[Any], where: str) -> IntArray:
-    """Return an array as classes: one whole number for each point."""
+    """Check that an array holds classes: one whole number for each point."""
     if array.dtype.kind not in "iuf" or not np.array_equal(array, np.rint(array)):
         raise FormatError(f"{where}: labels are not whole numbers")
     if array.ndim == 0 or array.size != array.shape[0]:
@@ -109,7 +109,6 @@ def read_labels(text: str) -> IntArray:
 
 
 def _only(candidates: Sequence[str], path: Path) -> str:
-    """Return the one array of labels that a file holds."""
     if len(candidates) != 1:
         held = listed_names(candidates) or "no array of labels"
         raise FormatError(f"{path}: holds {held}; name one as {path}:KEY")
@@ -211,7 +210,7 @@ class ImageFolder:
 
 
 def natural_order(names: Iterable[str]) -> list[str]:
-    """Return names sorted with their numbers as numbers: 2.png before 10.png."""
+    """Sort names with their numbers as numbers: 2.png before 10.png."""
 
     def key(name: str) -> tuple[list[tuple[int, int | str]], str]:
         parts = re.split(r"([0-9]+)", name)
@@ -221,7 +220,7 @@ def natural_order(names: Iterable[str]) -> list[str]:
 
 
 def list_images(path: Path) -> ImageFolder:
-    """Return the images in a folder, or in its subfolders if it has no images itself.
+    """List the images in a folder, or in its subfolders if it has no images itself.
 
     Files of other kinds and hidden files are left out.
     """
@@ -256,7 +255,7 @@ def _limited(folder: ImageFolder) -> ImageFolder:
 def folder_labels(
     folder: ImageFolder, labels: str | None, classes: int | None
 ) -> tuple[IntArray | None, str]:
-    """Return the true classes of the images, and where they come from.
+    """Find the true classes of the images, and where they come from.
 
     They come from the file `labels`, from a table in the folder, or from the names of the
     subfolders.  A table has either one class for each image in their order, or rows FILE,CLASS.
@@ -276,7 +275,7 @@ def folder_labels(
 
 
 def _class_numbers(folder: ImageFolder, classes: int | None) -> dict[str, int]:
-    """Return the classes of the subfolders.
+    """Find the classes of the subfolders.
 
     They are counted in their order if there is one for each class, as in training; otherwise
     their names have to be the numbers of the classes.
@@ -294,7 +293,7 @@ def _class_numbers(folder: ImageFolder, classes: int | None) -> dict[str, int]:
 
 
 def _by_name(labels: str, folder: ImageFolder) -> IntArray | None:
-    """Return classes from a table of rows FILE,CLASS; None if the file is not such a table."""
+    """Read classes from a table of rows FILE,CLASS; None if the file is not such a table."""
     path = Path(labels)
     if path.suffix.lower() not in (".csv", ".txt"):
         return None
@@ -318,7 +317,7 @@ def _by_name(labels: str, folder: ImageFolder) -> IntArray | None:
 
 
 def _found(known: dict[str, int], name: str, alone: Counter[str], path: Path) -> int:
-    """Return the class of a file by its path in the folder, or else by its name alone."""
+    """Look up the class of a file by its path in the folder, or else by its name alone."""
     if name in known:
         return known[name]
     last = name.rpartition("/")[2]
@@ -330,7 +329,7 @@ def _found(known: dict[str, int], name: str, alone: Counter[str], path: Path) ->
 
 
 def _cells(line: str) -> Sequence[str]:
-    """Return the cells of a row, separated by a comma, or else by a tab or spaces."""
+    """Split a row at commas, or else at tabs and spaces."""
     if "," not in line:
         return line.split()
     return [cell.strip() for cell in next(csv.reader([line]))]

@@ -55,7 +55,7 @@ class FileLayer(OnnxNode):
         return f"{self.source}: layer {self.name} ({self.kind})"
 
     def node(self, op: str, **attributes: Any) -> FileLayer:
-        """Return an operator for this layer; attributes that are None are left out."""
+        """Make an operator for this layer; attributes that are None are left out."""
         given = {key: value for key, value in attributes.items() if value is not None}
         return FileLayer(self.source, self.name, self.kind, op, **given)
 
@@ -120,7 +120,7 @@ class Chain:
     def description(
         self, kind: str, input_lo: FloatArray | None = None, input_hi: FloatArray | None = None
     ) -> ModelDescription:
-        """Return the network, whose scores are the output of the last layer."""
+        """Describe the network, whose scores are the output of the last layer."""
         value = self.value
         if value.pool is not None or value.clip is not None or self._waiting is not None:
             raise UnsupportedModelError(
@@ -180,7 +180,7 @@ class Chain:
         self.value = self.value.then(Shift(self._along(layer, bias, axis, "bias")))
 
     def _along(self, layer: FileLayer, array: npt.NDArray[Any], axis: int, what: str) -> FloatArray:
-        """Return one number for each position from one number for each index of an axis."""
+        """Spread one number for each index of an axis to one for each position."""
         shape = self.value.shape
         if array.shape != (shape[axis],):
             raise layer.broken(f"{what} of shape {array.shape} for {shape[axis]} channels")
@@ -311,7 +311,7 @@ class Chain:
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """Return two integers from a pair of them, or one integer twice."""
+    """Read a pair of integers, or one integer that stands for both."""
     first, second = (value, value) if type(value) is int else value
     if type(first) is not int or type(second) is not int:
         raise ValueError(f"{value!r} is not an integer or two integers")
@@ -321,7 +321,7 @@ def pair(value: Any) -> tuple[int, int]:
 def _padding_share(
     node: OnnxNode, shape: tuple[int, ...], kernel: npt.NDArray[Any], geometry: ConvolutionGeometry
 ) -> FloatArray:
-    """Return the difference of the outputs to those of the convolution padded with zeros."""
+    """Compute by how much the outputs differ from those of the convolution padded with zeros."""
     fill = geometry.fill
     if kernel.dtype.kind != "i":
         raise node.unsupported(

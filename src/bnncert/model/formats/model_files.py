@@ -71,7 +71,7 @@ def read_description(
 
 
 def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "checkpoint"] | None:
-    """Return the family of Keras and PyTorch files, None for other files."""
+    """Recognise files of Keras and PyTorch, None for other files."""
     if content.startswith(ZIP_MAGIC):
         kind = path.suffix if path.suffix in _ARCHIVES else "zip"
         with open_archive(content, path, kind, limits) as archive:
@@ -127,12 +127,12 @@ def _read_checkpoint(
 
 
 def _is_configuration(content: bytes) -> bool:
-    """Return whether a JSON document looks like the layers of a Keras model."""
+    """Whether a JSON document looks like the layers of a Keras model."""
     return b'"class_name"' in content and b'"config"' in content and b'"W0"' not in content
 
 
 def _weights_beside(path: Path) -> Path:
-    """Return the file with the weights of the model whose layers are in `path`."""
+    """Find the file with the weights of the model whose layers are in `path`."""
     name = path.name.removesuffix(".json")
     found = [path.with_name(name + ending) for ending in _ENDINGS]
     found = [file for file in found if file.exists()]
@@ -150,7 +150,7 @@ def _weights_beside(path: Path) -> Path:
 
 
 def _layers_beside(path: Path) -> Path | None:
-    """Return the JSON file with the layers of the weights in `path`, None if there is none."""
+    """Find the JSON file with the layers of the weights in `path`, None if there is none."""
     for ending in _ENDINGS:
         if path.name.endswith(ending):
             file = path.with_name(path.name.removesuffix(ending) + ".json")

@@ -52,7 +52,7 @@ def array_stages(
     sign_zero: SignZero | None = None,
     structural: bool = False,
 ) -> tuple[Stage, ...]:
-    """Return the stages of x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}."""
+    """Make the stages of x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}."""
     if len(weights) < 2 or len(weights) != len(biases):
         raise FormatError(
             f"{source}: {len(weights)} weight and {len(biases)} bias arrays; expected W0, b0, "
@@ -84,7 +84,7 @@ def array_stages(
 
 
 def _checked_matrix(matrix: Any, name: str, source: str) -> Any:
-    """Return a weight matrix in sparse rows."""
+    """Check a weight matrix and bring it to sparse rows."""
     if matrix.ndim != 2 or 0 in matrix.shape or not _is_real(matrix):
         raise FormatError(
             f"{source}: {name} has shape {matrix.shape} and type {matrix.dtype}; expected a "
@@ -109,7 +109,7 @@ def _factored(
 
 
 def _usable(matrix: Any, name: str, source: str) -> Any:
-    """Return a matrix in native byte order, of a type that SciPy supports."""
+    """Convert a matrix to native byte order and a type that SciPy supports."""
     if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 8:
         raise FormatError(f"{source}: {name} has type {matrix.dtype}; expected at most float64")
     stored = matrix.data if is_sparse(matrix) else matrix
@@ -224,7 +224,7 @@ def _sign_zero(content: Mapping[str, Any], source: str) -> SignZero | None:
 
 
 def bound_array(value: object, what: str) -> FloatArray:
-    """Return a side of the data box that a JSON text states: one number, or a list."""
+    """Read a side of the data box that a JSON text states: one number, or a list."""
     try:
         return np.array(value, dtype=np.float64).reshape(-1)
     except (ValueError, TypeError, OverflowError) as error:
@@ -232,7 +232,7 @@ def bound_array(value: object, what: str) -> FloatArray:
 
 
 def mapping_of(description: ModelDescription) -> dict[str, Any]:
-    """Return the arrays of a description whose stages are W x + b (as writers receive them).
+    """Name the arrays of a description whose stages are W x + b (as writers receive them).
 
     The matrices W stay sparse: each writer chooses how to store them.
     """

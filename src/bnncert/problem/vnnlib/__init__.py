@@ -94,7 +94,7 @@ def _states_version(text: str) -> bool:
 
 
 def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem, ...]:
-    """Return one problem for each input region of a VNN-LIB query (which states the violation).
+    """Turn a VNN-LIB query, which states the violation, into one problem for each input region.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def _vnnlib_region(disjunct: Disjunct, integers: IntegerFormat | None) -> Region
 
 
 def _vnnlib_ball(ball: EuclideanBall, disjunct: Disjunct, box: Box) -> Ball:
-    """Return a ball in a box of floats that contains the exact ball in its exact box."""
+    """Enclose the exact ball in its exact box by a ball in a box of floats."""
     # The centre of a region must be in the box. If p is the point of the box nearest to the centre
     # c, |x - c|^2 >= |x - p|^2 + |p - c|^2 on the box: the ball around p with the squared radius
     # r^2 - |p - c|^2 contains the intersection, and it is the same ball if c is in the box.

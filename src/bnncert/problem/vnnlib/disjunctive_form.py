@@ -33,12 +33,12 @@ class Linear(NamedTuple):
 
 
 def variable(letter: str, index: int) -> Linear:
-    """Return the form that is the variable ``X_index`` or ``Y_index``."""
+    """Make the form that is the variable ``X_index`` or ``Y_index``."""
     return Linear({index if letter == "X" else -1 - index: ONE}, ZERO)
 
 
 def add(terms: Sequence[Linear]) -> Linear:
-    """Return the sum."""
+    """Add up several of them; terms that cancel are left out."""
     largest = max(range(len(terms)), key=lambda k: len(terms[k].coefficients))
     total = dict(terms[largest].coefficients)
     constant = terms[largest].constant
@@ -57,7 +57,7 @@ def add(terms: Sequence[Linear]) -> Linear:
 
 
 def scale(term: Linear, factor: Fraction) -> Linear:
-    """Return the form times a number."""
+    """Multiply a form by a number."""
     if not factor:
         return Linear({}, ZERO)
     return Linear(
@@ -67,12 +67,12 @@ def scale(term: Linear, factor: Fraction) -> Linear:
 
 
 def negate(term: Linear) -> Linear:
-    """Return the form times -1."""
+    """Negate a form."""
     return Linear({key: -value for key, value in term.coefficients.items()}, -term.constant)
 
 
 def subtract(left: Linear, right: Linear) -> Linear:
-    """Return ``left - right``."""
+    """Subtract a form from another."""
     # Nearly all comparisons of a large file are bounds X_i <= c or c <= X_i: the general sum is
     # not needed for them.
     if not right.coefficients and not left.constant:
@@ -98,7 +98,7 @@ class Quadratic(NamedTuple):
 
     @staticmethod
     def sum(terms: Sequence[Quadratic]) -> Quadratic:
-        """Return the sum."""
+        """Add up several of them; terms that cancel are left out."""
         linear = add([term.linear for term in terms])
         largest = max(range(len(terms)), key=lambda k: len(terms[k].squares))
         total = dict(terms[largest].squares)
@@ -111,17 +111,17 @@ class Quadratic(NamedTuple):
         return Quadratic(linear, total)
 
     def times(self, factor: Fraction) -> Quadratic:
-        """Return the polynomial times a number."""
+        """Multiply by a number."""
         squares = {key: value * factor for key, value in self.squares.items()} if factor else {}
         return Quadratic(scale(self.linear, factor), squares)
 
     def negated(self) -> Quadratic:
-        """Return the polynomial times -1."""
+        """Multiply by -1."""
         return Quadratic(negate(self.linear), {key: -v for key, v in self.squares.items()})
 
 
 def product(left: Linear, right: Linear) -> Quadratic:
-    """Return the product of two affine forms."""
+    """Multiply two affine forms."""
     squares: dict[tuple[int, int], Fraction] = {}
     for i, a in left.coefficients.items():
         for j, b in right.coefficients.items():
@@ -192,7 +192,7 @@ def _tighter(
     bounds: Iterable[tuple[int, Fraction]],
     pick: Callable[[Fraction, Fraction], Fraction],
 ) -> tuple[Fraction | None, ...]:
-    """Return one side of a box with more bounds; an unchanged side keeps its tuple."""
+    """Tighten one side of a box by more bounds; an unchanged side keeps its tuple."""
     if not bounds:
         return side
     values = list(side)
@@ -227,7 +227,7 @@ class _Shape(NamedTuple):
 
 
 def _outside(box: _Box, index: int, value: Fraction) -> Fraction:
-    """Return the distance of a value from the interval of an input."""
+    """Measure how far a value lies outside the interval of an input."""
     low, high = box.lower[index], box.upper[index]
     if low is not None and value < low:
         return low - value
@@ -246,11 +246,11 @@ class DisjunctiveForm:
         self.product_size = 0
 
     def error(self, found: str, expected: str, line: int) -> FormatError:
-        """Return the error for a line of this text."""
+        """Make the error for a line of this text."""
         return error_at(self.path, line, found, expected)
 
     def literal(self, form: Linear, strict: bool, line: int) -> Formula:
-        """Return the formula ``form <= 0`` (``< 0`` when strict)."""
+        """Write ``form <= 0`` (``< 0`` when strict) as a formula."""
         coefficients, constant = form
         if not coefficients:
             return [()] if constant < 0 or (constant == 0 and not strict) else []
@@ -270,13 +270,13 @@ class DisjunctiveForm:
         return [(Block(inputs=constraint) if inputs else Block(outputs=constraint),)]
 
     def disjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
-        """Return the disjunction of the formulas."""
+        """Join formulas by ``or``."""
         result = list(chain.from_iterable(formulas))
         self.check_count(len(result), line)
         return result
 
     def conjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
-        """Return the conjunction of the formulas.
+        """Join formulas by ``and``.
 
         Formulas without ``or`` are merged to one block, which all products share.
         """
@@ -306,7 +306,7 @@ class DisjunctiveForm:
             raise self.error(found, f"at most {MAX_DISJUNCTS}", line)
 
     def disjuncts(self, formula: Formula, input_count: int, line: int) -> tuple[Disjunct, ...]:
-        """Return every conjunction with its box and ball; equal sequences of blocks share them.
+        """Give every conjunction its box and ball; equal sequences of blocks share them.
 
         `line` is the last line of the text, for errors that concern all of it.
         """
@@ -346,7 +346,7 @@ class DisjunctiveForm:
         return tuple(result)
 
     def shape(self, box: _Box, cylinders: tuple[Cylinder, ...], number: int) -> _Shape | None:
-        """Return the box and the ball of a disjunct, or None if their intersection is empty."""
+        """Find the box and the ball of a disjunct, or None if their intersection is empty."""
         if not cylinders:
             self.check_bounded(box, number)
             return _Shape(cast("_Side", box.lower), cast("_Side", box.upper), None)

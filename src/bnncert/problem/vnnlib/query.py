@@ -20,12 +20,12 @@ from bnncert.errors import FormatError, InputError
 
 
 def error_at(path: str, line: int, found: str, expected: str) -> FormatError:
-    """Return the error for what was found on a line where something else was expected."""
+    """Make the error for what was found on a line where something else was expected."""
     return FormatError(f"{path}:{line}: found {found}, expected {expected}")
 
 
 def shown(token: str) -> str:
-    """Return a token of the file as a message quotes it: at most 40 characters."""
+    """Quote a token of the file in a message: at most 40 characters."""
     return repr(token if len(token) <= 40 else token[:37] + "...")
 
 
@@ -118,7 +118,7 @@ class NumberFormat:
     largest: Fraction
 
     def contains(self, value: Fraction) -> bool:
-        """Return whether the type contains this number."""
+        """Whether the type contains this number."""
         if abs(value) > self.largest:
             return False
         whole = value / Fraction(2) ** self.exponent
@@ -139,7 +139,7 @@ class IntegerFormat:
     largest: int
 
     def contains(self, value: Fraction) -> bool:
-        """Return whether the type contains this number."""
+        """Whether the type contains this number."""
         return value.denominator == 1 and self.smallest <= value <= self.largest
 
 

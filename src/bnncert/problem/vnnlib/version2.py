@@ -61,7 +61,7 @@ _SYNTAX_ERROR: Final = re.compile(r"at line ([0-9]+), column [0-9]+: '(.*)'\Z", 
 
 
 def import_parser(path: str) -> Any:
-    """Return the package `vnnlib`; raise if it is missing or too old."""
+    """Import the package `vnnlib`; raise if it is missing or too old."""
     advice = "needs the package vnnlib 1.0 or later: pip install 'bnncert[vnnlib]'"
     if importlib.util.find_spec("vnnlib") is None:
         raise MissingExtraError(f"{path}: reading VNN-LIB 2.0 {advice}")
@@ -152,13 +152,13 @@ class CheckedText:
             raise error_at(self.path, self.line, f"number {shown(token)}", expected)
 
     def line_of(self, head: str, number: int = 0) -> int:
-        """Return the line of a declaration."""
+        """Find the line of a declaration."""
         lines = self.declared.get(head, [])
         return lines[number] if number < len(lines) else 1
 
 
 def parse_tree(package: Any, text: str, path: str) -> Any:
-    """Return the tree of a text; what the package raises becomes a FormatError."""
+    """Parse a text; what the package raises becomes a FormatError."""
     try:
         return package.parse_query_string(text)
     except Exception as error:  # the binding translates C++ exceptions to various types
@@ -239,7 +239,7 @@ class _Tensor(NamedTuple):
     line: int
 
     def element(self, index: int) -> str:
-        """Return the text of the element with this flat index, for messages."""
+        """Write the element with this flat index, for messages."""
         indices: list[str] = []
         for size in reversed(self.shape):
             index, rest = divmod(index, size)

@@ -87,7 +87,7 @@ class KerasArchive:
         return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
 
     def _has_numbers(self) -> bool:
-        """Return whether the file has the layout of Keras 3."""
+        """Whether the file has the layout of Keras 3."""
         with _reading(self.source):
             is_named = "layer_names" in self._file.attrs or "model_weights" in self._file
             return not is_named and any(root in self._file for root in LAYER_GROUPS)
@@ -95,7 +95,7 @@ class KerasArchive:
     def arrays(
         self, layer: FileLayer, group: str, roles: Sequence[str]
     ) -> dict[str, npt.NDArray[np.float32]]:
-        """Return the arrays of a layer by role; they must be those that its configuration implies.
+        """Read the arrays of a layer by role; they must be those that its configuration implies.
 
         `group` is the layer's place in a .keras file, see :func:`group_names`.
         """
@@ -171,7 +171,7 @@ class KerasArchive:
 
 
 def has_configuration(content: bytes, source: str) -> bool:
-    """Return whether a Keras file contains the layers of the model, not its weights alone."""
+    """Whether a Keras file contains the layers of the model, not its weights alone."""
     if content.startswith(ZIP_MAGIC):
         return True
     with _open(content, source) as file, _reading(source):
@@ -179,7 +179,7 @@ def has_configuration(content: bytes, source: str) -> bool:
 
 
 def group_names(kinds: Sequence[str]) -> list[str]:
-    """Return the groups in which a .keras file keeps the layers of these classes, in order."""
+    """Name the groups in which a .keras file keeps the layers of these classes, in order."""
     used: dict[str, int] = {}
     names = []
     for kind in kinds:
@@ -247,7 +247,7 @@ def _parsed(text: bytes, source: str) -> dict[str, Any]:
 
 
 def _child(group: Any, path: str) -> Any:
-    """Return a member of a group, None if it is absent; raise for links to other files."""
+    """Open a member of a group, None if it is absent; raise for links to other files."""
     import h5py
 
     for name in path.split("/"):
@@ -260,7 +260,7 @@ def _child(group: Any, path: str) -> Any:
 
 
 def _weight_names(group: Any) -> list[str]:
-    """Return the attribute weight_names, which Keras splits into several ones when it is long."""
+    """Read the attribute weight_names, which Keras splits into several ones when it is long."""
     names: list[Any] = []
     if "weight_names" in group.attrs:
         names = list(group.attrs["weight_names"])

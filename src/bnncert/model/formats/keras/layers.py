@@ -25,7 +25,7 @@ Handler: TypeAlias = Callable[[Chain, FileLayer, dict[str, Any], Arrays], None]
 
 
 def roles_of(kind: str, options: dict[str, Any]) -> list[str]:
-    """Return the arrays that a layer has, in the order in which Keras creates them."""
+    """List the arrays that a layer has, in the order in which Keras creates them."""
     if kind == "BatchNormalization":
         flags = {"gamma": options.get("scale", True), "beta": options.get("center", True)}
         return [*(name for name, on in flags.items() if on), "moving_mean", "moving_variance"]
@@ -58,7 +58,7 @@ def apply_layer(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays:
 
 
 def _kernel(layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> Kernel:
-    """Return the quantised kernel of a layer of Keras, Larq or QKeras."""
+    """Quantise the kernel of a layer of Keras, Larq or QKeras."""
     what = "kernel_quantizer"
     quantiser = quantiser_of(options.get(what), layer, what)
     if quantiser is not None:
@@ -67,7 +67,7 @@ def _kernel(layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> Kernel
 
 
 def _bias(layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> Any:
-    """Return the bias of a layer, quantised if it is one of QKeras; None without a bias."""
+    """Take the bias of a layer, quantised if it is one of QKeras; None without a bias."""
     what = "bias_quantizer"
     if "bias" not in arrays or options.get(what) is None:
         return arrays.get("bias")
@@ -254,7 +254,7 @@ _QKERAS = {"QDense": "Dense", "QConv2D": "Conv2D"}
 
 
 def _weighted(kind: str) -> tuple[tuple[str, ...], Handler] | None:
-    """Return the entry of a layer with weights, of Keras, Larq or QKeras."""
+    """Look up a layer with weights, of Keras, Larq or QKeras."""
     return _WEIGHTED.get(_QKERAS.get(kind, kind.removeprefix("Quant")))
 
 

@@ -59,7 +59,7 @@ SUMMATION_BAND = 2.0**-20
 
 
 def object_name(entry: Any, layer: FileLayer, what: str) -> tuple[str, dict[str, Any]]:
-    """Return the name and the options of an object that Keras has written as JSON."""
+    """Read the name and the options of an object that Keras has written as JSON."""
     if entry is None:
         return "linear", {}
     if isinstance(entry, str):
@@ -93,7 +93,7 @@ def _local(name: str, layer: FileLayer, what: str) -> str:
 
 
 def activation_of(entry: Any, layer: FileLayer, what: str) -> Activation:
-    """Return what an activation or the quantiser of an input does."""
+    """Classify an activation, or the quantiser of an input, by its name."""
     name, _ = object_name(entry, layer, what)
     if name not in _ACTIVATIONS:
         raise layer.unsupported(
@@ -104,7 +104,7 @@ def activation_of(entry: Any, layer: FileLayer, what: str) -> Activation:
 
 
 def quantised(kernel: npt.NDArray[np.float32], entry: Any, layer: FileLayer, what: str) -> Kernel:
-    """Return a kernel as the layer uses it: integers -1, 0, 1, or the stored numbers."""
+    """Quantise a kernel as the layer does: integers -1, 0, 1, or the stored numbers."""
     name, options = object_name(entry, layer, what)
     if name in ("linear", "NoOp", "no_op"):
         return kernel
@@ -207,11 +207,11 @@ class Quantiser:
     what: str
 
     def refused(self, why: str) -> Exception:
-        """Return the error for this quantiser."""
+        """Make the error for this quantiser, which names the layer and what it quantises."""
         return self.layer.unsupported(f"its {self.what} {self.name}: {why}")
 
     def whole(self, key: str, default: int) -> int:
-        """Return an integer option; QKeras also writes 0.0 and False."""
+        """Read an integer option; QKeras also writes 0.0 and False."""
         number = self.options.get(key, default)
         number = default if number is None else number
         if not isinstance(number, int | float) or number != int(number):
@@ -219,7 +219,7 @@ class Quantiser:
         return int(number)
 
     def number(self, key: str, default: float) -> float:
-        """Return a number as float32."""
+        """Read a positive number, rounded to float32 as in TensorFlow."""
         number = self.options.get(key)
         number = default if number is None else number
         if isinstance(number, bool) or not isinstance(number, int | float):
@@ -242,7 +242,7 @@ class StepFunction:
 
 
 def quantiser_of(entry: Any, layer: FileLayer, what: str) -> Quantiser | None:
-    """Return the quantiser of QKeras that an entry of a file names, None if it is none of them."""
+    """Read the quantiser of QKeras that an entry of a file names, None if it is none of them."""
     name, options = object_name(entry, layer, what)
     head, bracket, _ = name.partition("(")
     if head not in _PARAMETERS:
@@ -265,7 +265,7 @@ def quantiser_of(entry: Any, layer: FileLayer, what: str) -> Quantiser | None:
 
 
 def _arguments(head: str, text: str, layer: FileLayer, what: str) -> dict[str, Any]:
-    """Return the options in a text such as ``quantized_relu(2,0)``; nothing is executed."""
+    """Read the options in a text such as ``quantized_relu(2,0)``; nothing is executed."""
     try:
         call = ast.parse(text, mode="eval").body
         if not isinstance(call, ast.Call) or len(call.args) > len(_PARAMETERS[head]):
@@ -284,7 +284,7 @@ def _arguments(head: str, text: str, layer: FileLayer, what: str) -> dict[str, A
 
 
 def step_function(entry: Any, layer: FileLayer, what: str) -> StepFunction | None:
-    """Return the step function that an activation is; None if it is not one of QKeras."""
+    """Write an activation of QKeras as a step function; None if it is not one."""
     if object_name(entry, layer, what)[0] == "ternary_tanh":
         return StepFunction((-0.5, 0.5), (True, True), -1.0)
     quantiser = quantiser_of(entry, layer, what)
@@ -313,7 +313,7 @@ def step_function(entry: Any, layer: FileLayer, what: str) -> StepFunction | Non
 
 
 def _grid(quantiser: Quantiser, most: int) -> tuple[int, int, float]:
-    """Return the integers low and high and the unit: values are unit * k for low <= k <= high.
+    """Find the integers low and high and the unit: values are unit * k for low <= k <= high.
 
     The unit 0 stands for a sign: one bit, which is that of the sign.
     """
@@ -338,7 +338,7 @@ def _grid(quantiser: Quantiser, most: int) -> tuple[int, int, float]:
 def quantised_array(
     array: npt.NDArray[np.float32], quantiser: Quantiser, *, is_kernel: bool
 ) -> Kernel:
-    """Return a kernel or a bias as a layer of QKeras uses it."""
+    """Quantise a kernel or a bias as a layer of QKeras does."""
     check_normal(array, quantiser.layer)
     alpha = quantiser.options.get("alpha", "auto_po2" if is_kernel else None)
     alpha = "auto_po2" if alpha is None and is_kernel else alpha
@@ -376,7 +376,7 @@ def quantised_array(
 
 
 def _powers_of_two(kernel: npt.NDArray[np.float32], quantiser: Quantiser) -> Any:
-    """Return 2^round(log2 mean|w|) for each output channel, which is the last axis."""
+    """Compute 2^round(log2 mean|w|) for each output channel, which is the last axis."""
     if quantiser.options.get("use_01"):
         raise quantiser.refused("use_01 with alpha 'auto_po2' is not supported; use alpha=1")
     axes = tuple(range(kernel.ndim - 1))

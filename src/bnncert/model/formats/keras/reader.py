@@ -97,7 +97,7 @@ def _chain(
     body: dict[str, Any],
     source: str,
 ) -> list[int]:
-    """Return the layers of a Functional model in the order of its graph."""
+    """Order the layers of a Functional model as its graph does."""
     number = {layer.name: k for k, (layer, _) in enumerate(layers)}
     follower: dict[str, int] = {}
     starts = []
@@ -131,7 +131,7 @@ def _chain(
 
 
 def _predecessor(layer: FileLayer, nodes: Any) -> str | None:
-    """Return the layer that this one reads from, None for the first."""
+    """Find the layer that this one reads from, None for the first."""
     if not nodes:
         return None
     if len(nodes) != 1:
@@ -204,7 +204,7 @@ _PACKAGES = ("larq", "qkeras")
 def keras_execution(
     content: bytes, config: bytes | None, input_shape: tuple[int, ...]
 ) -> Execution:
-    """Return how Keras executes the bytes of a file; `config` describes one of weights only.
+    """Let Keras execute the bytes of a file; `config` describes one of weights only.
 
     The file was read before, so all its layers are known ones and none has code of its own.
     """

@@ -45,7 +45,7 @@ class InexactError(ArithmeticError):
 
 
 def row_values(matrix: Any, values: FloatArray) -> FloatArray | None:
-    """Return, for each row, the value that all its columns share; None if some row has two.
+    """Find, for each row, the value that all its columns share; None if some row has two.
 
     The value of a row without entries is 1.
     """
@@ -68,7 +68,7 @@ def _check_range(*factors: FloatArray) -> None:
 
 
 def multiply(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the elementwise product, which must be exact."""
+    """Multiply elementwise; raise InexactError if a product would be rounded."""
     _check_range(left, right)
     product: FloatArray = left * right
     if np.any(_product_error(left, right, product)):
@@ -77,7 +77,7 @@ def multiply(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def divide(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the elementwise quotient, which must be exact."""
+    """Divide elementwise; raise InexactError if a quotient would be rounded."""
     _check_range(left, right)
     quotient: FloatArray = left / right
     if np.any(multiply(quotient, right) != left):
@@ -86,7 +86,7 @@ def divide(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def add(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return the elementwise sum, which must be exact."""
+    """Add elementwise; raise InexactError if a sum would be rounded."""
     total: FloatArray = left + right
     back = total - left
     if np.any((left - (total - back)) + (right - back)):
@@ -95,7 +95,7 @@ def add(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _product_error(left: FloatArray, right: FloatArray, product: FloatArray) -> FloatArray:
-    """Return left * right - product without rounding (Dekker)."""
+    """Compute left * right - product without rounding (Dekker)."""
 
     def halves(x: FloatArray) -> tuple[FloatArray, FloatArray]:
         wide = x * 134217729.0
@@ -126,7 +126,7 @@ def _pieces(values: npt.NDArray[Any]) -> Iterator[tuple[npt.NDArray[Any], int]]:
 
 
 def dot_rows(matrix: Any, vector: FloatArray) -> list[FloatArray]:
-    """Return float arrays whose exact sum is ``matrix @ vector`` (none if it is zero)."""
+    """Compute ``matrix @ vector`` as float arrays with this exact sum (none if it is zero)."""
     if int(np.diff(matrix.indptr).max(initial=0)) > LONGEST_ROW:
         raise InexactError(f"a row with more than {LONGEST_ROW} weights")
     vector_pieces = list(_pieces(vector))
@@ -166,7 +166,7 @@ def _expansion(numerators: npt.NDArray[Any], exponent: int) -> list[FloatArray]:
 
 
 def tidy(matrix: Any) -> Any:
-    """Return a canonical matrix, with a small integer type if its entries are integers."""
+    """Make a matrix canonical, with a small integer type if its entries are integers."""
     # The matrix is copied first, because its index arrays may be shared with another matrix.
     if not np.all(matrix.data):
         matrix = matrix.copy()
@@ -182,7 +182,7 @@ def tidy(matrix: Any) -> Any:
 
 
 def relabelled(matrix: Any, columns: IntArray, width: int) -> Any:
-    """Return the matrix with `width` columns in which column k has become column columns[k]."""
+    """Move column k of a matrix to column columns[k] of `width` columns."""
     if matrix.shape[1] == width and bool(np.all(columns == np.arange(width))):
         return matrix
     return unsorted_rows(
@@ -193,7 +193,7 @@ def relabelled(matrix: Any, columns: IntArray, width: int) -> Any:
 def unsorted_rows(
     data: npt.NDArray[Any], columns: npt.NDArray[Any], indptr: IntArray, shape: tuple[int, int]
 ) -> Any:
-    """Return the canonical matrix of these rows, whose columns are in any order."""
+    """Make the canonical matrix of rows whose columns are in any order."""
     matrix = csr_matrix(data, columns.astype(np.int32), indptr, shape)
     matrix.has_sorted_indices = False
     return tidy(matrix)
@@ -205,7 +205,7 @@ def _scale_columns(matrix: Any, factor: FloatArray) -> Any:
 
 
 def _divide_columns(matrix: Any, divisor: FloatArray) -> tuple[Any, list[ElementwiseStep]]:
-    """Return a matrix V and divisions that follow it, which together are W diag(1/d)."""
+    """Write W diag(1/d) as a matrix V and divisions that follow it."""
     try:
         data = divide(matrix.data.astype(np.float64), divisor[matrix.indices])
         return tidy(with_data(matrix, data)), []
@@ -227,7 +227,7 @@ def _divide_columns(matrix: Any, divisor: FloatArray) -> tuple[Any, list[Element
 
 
 def push(matrix: Any, steps: Sequence[ElementwiseStep]) -> tuple[Any, tuple[ElementwiseStep, ...]]:
-    """Return W' and steps T with  W(S(z)) = T(W' z)  for the steps S, one entry per column."""
+    """Move steps behind a map: W' and T with  W(S(z)) = T(W' z)  for the steps S of the columns."""
     after: list[ElementwiseStep] = []
     for step in reversed(steps):
         if isinstance(step, Shift):
@@ -264,7 +264,7 @@ def _push_normalisation(matrix: Any, step: Normalise) -> list[ElementwiseStep]:
 
 
 def _integer_data(data: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
-    """Return integers m and one exponent e with data = m 2^e."""
+    """Write data as integers m and one exponent e, data = m 2^e."""
     if data.dtype.kind in "iu" or data.size == 0:
         return data.astype(np.int64), 0
     filled = data[data != 0]
@@ -281,7 +281,7 @@ def _integer_data(data: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
 
 
 def compose(left: Any, right: Any) -> tuple[Any, float]:
-    """Return an integer matrix and a power of two whose product is ``left @ right``."""
+    """Multiply ``left @ right`` as an integer matrix times a power of two."""
     (a, e), (b, f) = _integer_data(left.data), _integer_data(right.data)
     first, second = with_data(left, a), with_data(right, b)
     reach = float(abs(first).sum(axis=1).max()) * float(np.abs(b).max(initial=0))

@@ -97,7 +97,7 @@ def _broken(source: str) -> FormatError:
 
 
 def _varint(content: bytes, at: int, end: int, source: str) -> tuple[int, int]:
-    """Return a number of variable length and the place after it."""
+    """Read a number of variable length, and the place after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= end:
@@ -111,7 +111,6 @@ def _varint(content: bytes, at: int, end: int, source: str) -> tuple[int, int]:
 
 
 def _skipped(content: bytes, at: int, end: int, kind: int, source: str) -> int:
-    """Return the place after a single number."""
     if kind == 0:
         return _varint(content, at, end, source)[1]
     width = {1: 8, 5: 4}.get(kind)
@@ -127,7 +126,7 @@ _ENTRIES = ("location", "offset", "length")
 
 
 def read_in_one_piece(path: Path) -> bytes:
-    """Return an ONNX file with the tensors that it keeps in other files, for runtimes."""
+    """Read an ONNX file with the tensors that it keeps in other files, for runtimes."""
     content = read_bytes(path)
     model = onnx.ModelProto()
     model.ParseFromString(content)
@@ -169,7 +168,7 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 
 def _content(tensor: Any, folder: Path, source: str, limits: Limits, left: int) -> bytes:
-    """Return the bytes of one tensor, of which at most `left` may be read."""
+    """Read the bytes of one tensor, of which at most `left` may be read."""
     place = f"{source}: tensor {tensor.name}"
     stated: dict[str, str] = {}
     for entry in tensor.external_data:
@@ -206,7 +205,7 @@ def _content(tensor: Any, folder: Path, source: str, limits: Limits, left: int) 
 
 
 def _inside(location: str, folder: Path, place: str) -> Path:
-    """Return the path of a location; raise if it is not in the folder."""
+    """Find the path of a location; raise if it is not in the folder."""
     forms = (PurePosixPath(location), PureWindowsPath(location))
     if not location or "\0" in location:
         raise FormatError(f"{place}: its external data have no location")
@@ -240,7 +239,7 @@ def _count(text: str, what: str, place: str) -> int:
 
 
 def _needed(tensor: Any, place: str) -> int:
-    """Return the number of bytes that the shape and the type of a tensor take."""
+    """Count the bytes that the shape and the type of a tensor take."""
     if any(n < 0 for n in tensor.dims):
         raise FormatError(f"{place}: its shape has a negative size")
     item = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize

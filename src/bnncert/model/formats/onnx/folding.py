@@ -27,7 +27,7 @@ Fold: TypeAlias = Callable[[OnnxNode, Sequence[Any], int], Any]
 
 
 def bipolar(array: Tensor, scale: Tensor) -> Tensor:
-    """Return +scale where `array` >= 0 and -scale elsewhere: BipolarQuant of a constant."""
+    """Quantise a constant as BipolarQuant: +scale where it is >= 0, else -scale."""
     return np.where(array >= 0, scale, -scale)
 
 
@@ -80,7 +80,7 @@ def _shape(node: OnnxNode, operand: Any) -> tuple[int, ...]:
 
 
 def _room(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape, unless a constant of that shape is too large."""
+    """Refuse a shape of which a constant is too large."""
     size = math.prod(abs(n) for n in shape)
     if size > LARGEST_CONSTANT:
         raise node.unsupported(f"a constant with {size} entries is too large")
@@ -160,7 +160,7 @@ def _slice(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
 
 
 def _range(size: int, start: int, end: int, step: int) -> npt.NDArray[np.int64]:
-    """Return the entries of an axis that Slice selects.
+    """Select the entries of an axis as Slice does.
 
     Starts and ends outside of the axis are clamped, as ONNX defines it and Python does not.
     """
@@ -200,7 +200,7 @@ def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
 
 
 def _broadcast(function: Callable[..., Any]) -> Fold:
-    """Return a fold whose inputs are broadcast to one shape; the function takes the node, too."""
+    """Fold inputs that are broadcast to one shape; the function takes the node, too."""
 
     def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         _room(node, np.broadcast_shapes(*(operand.shape for operand in operands)))
@@ -210,17 +210,15 @@ def _broadcast(function: Callable[..., Any]) -> Fold:
 
 
 def _logical(function: Any) -> Fold:
-    """Return a fold with inputs of one shape whose result cannot overflow."""
+    """Fold inputs of one shape by a function whose result cannot overflow."""
     return _broadcast(lambda node, *operands: function(*operands))
 
 
 def _arithmetic(function: Any) -> Fold:
-    """Return a fold with two inputs of numbers."""
     return _broadcast(lambda node, *operands: _computed(node, function, *operands))
 
 
 def _variadic(function: Any) -> Fold:
-    """Return a fold with one input or more."""
 
     def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
         shapes = [operand.shape for operand in operands]
@@ -248,7 +246,7 @@ def _unary(function: Any) -> Fold:
 
 
 def _in_double(function: Any) -> Fold:
-    """Return a fold that is computed in float64 and rounded to the type of its input."""
+    """Fold in float64, and round to the type of the input."""
     return _unary(lambda a: function(a.astype(np.float64)).astype(a.dtype))
 
 
@@ -263,7 +261,7 @@ def _hard_sigmoid(node: OnnxNode, array: Tensor) -> Tensor:
 
 
 def _signed(function: Any) -> Fold:
-    """Return a fold with one input whose result may not fit its type: -(-128) in int8."""
+    """Fold one input by a function whose result may not fit its type: -(-128) in int8."""
     return lambda node, operands, opset: _computed(node, function, operands[0])
 
 

@@ -58,11 +58,11 @@ class OnnxNode:
         return f"{self.source}: node {self.name} ({self.op})"
 
     def unsupported(self, why: str) -> UnsupportedModelError:
-        """Return the error for a node that is not part of a binary network."""
+        """Make the error for a node that is not part of a binary network."""
         return UnsupportedModelError(f"{self.place}: {why}")
 
     def broken(self, why: str) -> FormatError:
-        """Return the error for a node that the file states incorrectly."""
+        """Make the error for a node that the file states incorrectly."""
         return FormatError(f"{self.place}: {why}")
 
     @contextmanager
@@ -86,21 +86,21 @@ class OnnxNode:
         return onnx.helper.get_attribute_value(attribute)
 
     def integer(self, name: str, default: int) -> int:
-        """Return an integer attribute."""
+        """Read an integer attribute."""
         return int(self._value(name, onnx.AttributeProto.INT, "an integer", default))
 
     def number(self, name: str, default: float) -> float:
-        """Return a float attribute: the exact value of its 32 bits."""
+        """Read a float attribute: the exact value of its 32 bits."""
         kind = onnx.AttributeProto.FLOAT
         return float(self._value(name, kind, "a float", np.float32(default)))
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return a list of integers, or None if the attribute is absent."""
+        """Read a list of integers, or None if the attribute is absent."""
         found = self._value(name, onnx.AttributeProto.INTS, "integers", None)
         return None if found is None else tuple(int(n) for n in found)
 
     def text(self, name: str, default: str) -> str:
-        """Return a string attribute."""
+        """Read a string attribute."""
         kind = onnx.AttributeProto.STRING
         value: bytes = self._value(name, kind, "a string", default.encode())
         return value.decode("utf-8", "replace")
@@ -127,13 +127,13 @@ class Graph:
 
 
 def type_name(code: int) -> str:
-    """Return the name of an element type, for messages."""
+    """Name an element type, for messages."""
     known = {number: name for name, number in onnx.TensorProto.DataType.items()}
     return str(known.get(code, f"number {code}"))
 
 
 def tensor_array(tensor: Any, place: str) -> npt.NDArray[Any]:
-    """Return a stored tensor as an array of its own type."""
+    """Read a stored tensor as an array of its own type."""
     if tensor.data_type not in PLAIN_TYPES:
         raise UnsupportedModelError(
             f"{place}: tensor {tensor.name} has element type {type_name(tensor.data_type)}; "
@@ -230,7 +230,7 @@ def _check_names(model: Any, source: str) -> None:
 
 
 def newest_opset() -> int:
-    """Return the newest operator set of both the reader and the installed package `onnx`."""
+    """Find the newest operator set of both the reader and the installed package `onnx`."""
     return min(NEWEST_OPSET, int(onnx.defs.onnx_opset_version()))
 
 
@@ -284,7 +284,7 @@ def _text(text: str | bytes) -> str:
 
 
 def _printable(text: str | bytes) -> str:
-    """Return names of a file as one line without control characters."""
+    """Show a name of a file as one line without control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in _text(text))
 
 
@@ -308,7 +308,7 @@ def _node(proto: Any, source: str, number: int) -> OnnxNode:
 def _live_nodes(
     nodes: Sequence[OnnxNode], known: set[str], sparse: set[str], output: str, source: str
 ) -> tuple[OnnxNode, ...]:
-    """Return the nodes that `output` depends on, in topological order."""
+    """Order the nodes that `output` depends on topologically."""
     producer: dict[str, OnnxNode] = {}
     for node in nodes:
         for name in node.outputs:

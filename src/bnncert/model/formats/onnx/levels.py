@@ -59,7 +59,7 @@ class ClippedRanges:
 
 
 def clipped_ranges(value: Value) -> ClippedRanges | None:
-    """Return the ranges of the positions of a clipped value; None if it is not clipped."""
+    """Find the ranges of the positions of a clipped value; None if it is not clipped."""
     clip = value.clip
     if clip is None:
         return None
@@ -81,7 +81,7 @@ def _bound(number: float) -> Bound:
 def _moved(
     bounds: tuple[Bound, Bound], kinds: Sequence[type], numbers: Sequence[float]
 ) -> tuple[Bound, Bound]:
-    """Return the range after steps, each with its one number."""
+    """Move a range through steps, each with its one number."""
     low, high = bounds
     for kind, number in zip(kinds, map(Fraction, numbers), strict=True):
         if kind is Shift:
@@ -104,7 +104,7 @@ def _moved(
 def count_steps(
     walk: GraphWalk, value: Value, node: OnnxNode, thresholds: FloatArray, strict: Sequence[bool]
 ) -> Value:
-    """Return the number of steps that each entry of a value has taken.
+    """Count the steps that each entry of a value has taken, as a sum of signs.
 
     `thresholds` has one row for each position, or one row for all, in ascending order; a value
     equal to one that is `strict` is below the step.
@@ -151,7 +151,7 @@ def check_levels(size: int, steps: int, node: OnnxNode) -> None:
 
 
 def sum_of_signs(signs: Value, shape: tuple[int, ...], turn: npt.NDArray[np.int8]) -> Value:
-    """Return the sum of the signs of each position, whose directions are the rows of `turn`."""
+    """Sum up the signs of each position, whose directions are the rows of `turn`."""
     size, count = turn.shape
     matrix = csr_matrix(
         turn.reshape(-1).copy(),
@@ -165,7 +165,7 @@ def sum_of_signs(signs: Value, shape: tuple[int, ...], turn: npt.NDArray[np.int8
 def _constant_steps(
     thresholds: FloatArray, strict: Sequence[bool], value: Value
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which steps a clipped value always takes, and which it never takes."""
+    """Find the steps that a clipped value always takes, and those that it never takes."""
     grid = (value.size, len(strict))
     always, never = np.zeros(grid, dtype=bool), np.zeros(grid, dtype=bool)
     ranges = clipped_ranges(value)
@@ -183,14 +183,14 @@ def _constant_steps(
 
 
 def sign_columns(value: Value) -> tuple[IntArray, npt.NDArray[np.int8]]:
-    """Return the signs that each position of a value with levels sums up, and their directions."""
+    """Find the signs that each position of a value with levels sums up, and their directions."""
     matrix = value.matrix
     columns = matrix.indices.reshape(-1, value.levels)[value.index]
     return columns.astype(np.int64), matrix.data.reshape(-1, value.levels)[value.index]
 
 
 def expanded(matrix: Any, value: Value, node: OnnxNode) -> Any:
-    """Return the product of a matrix with the sums of signs that the positions of a value are."""
+    """Multiply a matrix with the sums of signs that the positions of a value are."""
     if matrix.nnz * value.levels > MOST_CONNECTIONS:
         raise node.unsupported(
             f"{matrix.nnz * value.levels} connections are too many, because the quantiser before "
@@ -207,7 +207,7 @@ def expanded(matrix: Any, value: Value, node: OnnxNode) -> Any:
 
 
 def pooled_levels(windows: Any, value: Value) -> Any:
-    """Return the rows of the K sums of signs over each window, window by window.
+    """Make the rows of the K sums of signs over each window, window by window.
 
     The maximum of the levels of a window is the number of steps that some position has taken,
     because the steps are in the order of their thresholds.

@@ -105,7 +105,7 @@ def apply(
 
 
 def _bits(value: Value, shared: bool) -> WeightBits:
-    """Return what a flipped weight of a linear map of `value` changes."""
+    """Tell what a flipped weight of a linear map of `value` changes."""
     if shared or value.matrix is not None:
         return "shared"
     only_scaled = all(isinstance(step, Scale | Divide) for step in value.steps)
@@ -115,7 +115,7 @@ def _bits(value: Value, shared: bool) -> WeightBits:
 def _composed(
     value: Value, node: OnnxNode, build: Callable[[IntArray, int], Any]
 ) -> tuple[Any, tuple[ElementwiseStep, ...], bool]:
-    """Return the matrix over the source and the steps of a linear map of `value`.
+    """Compose a linear map with `value`: the matrix over the source, and the steps.
 
     The third entry is whether the matrix is the one that `build` returned, unchanged.
     """
@@ -183,7 +183,6 @@ def _product(
 
 
 def _times(value: Value, tensor: Tensor, node: OnnxNode, walk: GraphWalk) -> Value:
-    """Return value @ tensor."""
     matrix = tensor.reshape(-1, 1) if tensor.ndim == 1 else _matrix(tensor, node)
     if not value.shape or value.shape[-1] != matrix.shape[0]:
         raise node.unsupported(f"shapes {value.shape} and {tensor.shape} do not fit")
@@ -200,7 +199,6 @@ def _raised(result: Value, rank: int, value: Value) -> Value:
 
 
 def _times_left(tensor: Tensor, value: Value, node: OnnxNode, walk: GraphWalk) -> Value:
-    """Return tensor @ value."""
     matrix = tensor.reshape(1, -1) if tensor.ndim == 1 else _matrix(tensor, node)
     vector = len(value.shape) == 1
     inner, after = (value.size, 1) if vector else value.shape[-2:]

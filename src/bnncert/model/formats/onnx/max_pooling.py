@@ -71,7 +71,7 @@ def max_pool(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Va
 
 
 def _direction(steps: Sequence[ElementwiseStep], count: int) -> FloatArray:
-    """Return whether the steps increase (+1), decrease (-1) or are constant (0)."""
+    """Tell whether the steps increase (+1), decrease (-1) or are constant (0)."""
     direction = np.ones(count)
     for step in steps:
         if not isinstance(step, Shift):
@@ -81,7 +81,7 @@ def _direction(steps: Sequence[ElementwiseStep], count: int) -> FloatArray:
 
 
 def _shared_step(step: ElementwiseStep, pool: Any, node: OnnxNode) -> ElementwiseStep:
-    """Return a step with one entry per window, which all cells of the window must share."""
+    """Take one entry per window of a step, which all cells of the window must share."""
     shared = []
     for array in step_arrays(step):
         values = row_values(pool, array)
@@ -92,7 +92,7 @@ def _shared_step(step: ElementwiseStep, pool: Any, node: OnnxNode) -> Elementwis
 
 
 def _any_stage(pooling: _Pooling, weights: Any, count: int) -> Stage:
-    """Return the stage of `count` ORs over each window (or ANDs of decreasing functions)."""
+    """Make the stage of `count` ORs over each window (or ANDs of decreasing functions)."""
     rising = row_values(pooling.windows, pooling.direction)
     assert rising is not None
     spare = np.diff(pooling.windows.indptr).astype(np.float64) - 1
@@ -107,14 +107,14 @@ def _any_stage(pooling: _Pooling, weights: Any, count: int) -> Stage:
 
 
 def _pooled_signs(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
-    """Return the maximum of signs, one more stage, without the steps after it."""
+    """Take the maximum of signs, one more stage, without the steps after it."""
     stage = _any_stage(pooling, relabelled(pooling.windows, value.index, value.width), 1)
     pooled = replace(value, shape=pooling.shape, index=positions(pooling.windows.shape[0]))
     return add_stage(walk, pooled, stage, value.open_stages)
 
 
 def _pooled_levels(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
-    """Return the maximum of levels, the maximum of each of their signs, without the steps."""
+    """Take the maximum of levels, the maximum of each of their signs, without the steps."""
     count, windows = value.levels, pooling.windows.shape[0]
     stage = _any_stage(pooling, pooled_levels(pooling.windows, value), count)
     signs = replace(value, shape=(windows * count,), index=positions(windows * count))
@@ -123,7 +123,7 @@ def _pooled_levels(walk: GraphWalk, value: Value, pooling: _Pooling) -> Value:
 
 
 def _pooled_reals(value: Value, pooling: _Pooling) -> Value:
-    """Return the maximum of real numbers, with the steps moved behind the maximum."""
+    """Take the maximum of real numbers, with the steps moved behind the maximum."""
     falling = pooling.direction < 0
     steps = pooling.steps
     if value.matrix is None:

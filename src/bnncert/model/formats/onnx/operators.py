@@ -62,7 +62,7 @@ _OPPOSITE = {
 
 
 def binarise(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | None) -> Value:
-    """Return the signs of a value; at zero they are `at_zero`, None if that is undefined."""
+    """Take the signs of a value; at zero they are `at_zero`, None if that is undefined."""
     clip, ranges = value.clip, clipped_ranges(value)
     value = plain(replace(value, clip=None), node, ("real", "integer"))
     if clip and ranges and not all(low < 0 < high for low, high in ranges.different):
@@ -85,7 +85,7 @@ def _sign_of(number: Interval, at_zero: int) -> int | None:
 
 
 def _settled(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | None) -> Value:
-    """Return the signs of a function of signs, and set sign(0) of the stages it defines."""
+    """Take the signs of a function of signs, and set sign(0) of the stages it defines."""
     affine = affine_coefficients(value.steps, value.size, node.place)
     zero = {"plus": 1, "minus": -1}.get(at_zero or "", 0)
     groups, first = np.unique(affine.group, return_index=True)

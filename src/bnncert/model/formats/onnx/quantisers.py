@@ -61,7 +61,7 @@ def _half(k: int, is_strict: bool) -> tuple[float, bool]:
 
 
 def _whole(k: int, is_up: bool) -> tuple[float, bool]:
-    """Return k, or the open end k - 1 of the numbers that are rounded up to k."""
+    """Find the least number of level k, or the open end k - 1 of those that are rounded up to k."""
     return (k - 1.0, True) if is_up else (float(k), False)
 
 
@@ -84,7 +84,7 @@ ROUNDINGS: dict[str, tuple[Rounding, FirstOf]] = {
 
 
 def _level_starts(mode: str, low: int, high: int) -> tuple[FloatArray, list[bool]]:
-    """Return the thresholds of the levels low + 1, .., high, and which of them are strict."""
+    """Find the thresholds of the levels low + 1, .., high, and which of them are strict."""
     pairs = [ROUNDINGS[mode][1](k) for k in range(low + 1, high + 1)]
     return np.array([[start for start, _ in pairs]]), [is_strict for _, is_strict in pairs]
 
@@ -233,7 +233,7 @@ def round_off(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> V
 
 
 def limited(walk: GraphWalk, value: Value, low: float, high: float) -> Value:
-    """Return the levels of a rounded value in [low, high].
+    """Write a rounded value in [low, high] as levels.
 
     If there are still infinitely many, the value is returned as it is, with its `rounding`.
     """

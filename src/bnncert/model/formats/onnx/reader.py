@@ -217,7 +217,7 @@ def read_onnx(
 
 
 def _own(graph: Graph, key: str, source: str) -> object:
-    """Return an entry of the metadata that bnncert writes, or None."""
+    """Read an entry of the metadata that bnncert writes, or None."""
     text = graph.metadata.get(OWN_METADATA + key)
     if text is None:
         return None

@@ -33,7 +33,7 @@ class OnnxSession:
         self.dtype = np.float64 if "double" in self._input.type else np.float32
 
     def scores(self, point: FloatArray) -> FloatArray:
-        """Return the model's output for one point."""
+        """Execute the model at one point."""
         shape = [d if isinstance(d, int) and d > 0 else 1 for d in self._input.shape]
         array = point.astype(self.dtype).reshape(shape)
         output = self._session.run(None, {self._input.name: array})[0]
@@ -41,7 +41,7 @@ class OnnxSession:
 
 
 def onnx_execution(content: bytes) -> Execution:
-    """Return how onnxruntime executes the bytes of a model."""
+    """Let onnxruntime execute the bytes of a model."""
 
     def outputs(points: FloatArray) -> FloatArray:
         if importlib.util.find_spec("onnxruntime") is None:

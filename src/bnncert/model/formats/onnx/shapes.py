@@ -22,14 +22,14 @@ from bnncert.model.matrices import csr_matrix
 
 
 def axis_of(node: OnnxNode, axis: int, rank: int) -> int:
-    """Return an axis, which may count from the end, as a number from 0 to rank - 1."""
+    """Count an axis, which may count from the end, from 0 to rank - 1."""
     if not -rank <= axis < rank:
         raise node.broken(f"axis {axis} of a tensor with {rank} axes")
     return axis % rank
 
 
 def axes_of(node: OnnxNode, axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return different axes as numbers from 0 to rank - 1."""
+    """Count axes, which must differ, from 0 to rank - 1."""
     numbers = tuple(axis_of(node, axis, rank) for axis in axes)
     if len(set(numbers)) != len(numbers):
         raise node.broken(f"an axis occurs twice in {tuple(axes)}")
@@ -39,7 +39,7 @@ def axes_of(node: OnnxNode, axes: Sequence[int], rank: int) -> tuple[int, ...]:
 def _axes(
     node: OnnxNode, operands: Sequence[Any], since: int, opset: int
 ) -> tuple[int, ...] | None:
-    """Return axes given as an attribute, or from opset `since` on as the second input."""
+    """Read axes given as an attribute, or from opset `since` on as the second input."""
     if opset < since:
         return node.integers("axes")
     return integer_list(operands[1] if len(operands) > 1 else None, node, "axes")
@@ -48,7 +48,7 @@ def _axes(
 def new_shape(
     node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...], opset: int
 ) -> tuple[int, ...]:
-    """Return the shape after Reshape, Flatten, Squeeze or Unsqueeze."""
+    """Find the shape after Reshape, Flatten, Squeeze or Unsqueeze."""
     if node.op == "Reshape":
         target = integer_list(operands[1], node, "the new shape")
         return _reshaped(node, target or (), shape)
@@ -66,7 +66,6 @@ def _refuse_negative(node: OnnxNode, axis: int, opset: int) -> None:
 def _squeezed(
     node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...], opset: int
 ) -> tuple[int, ...]:
-    """Return the shape after Squeeze or Unsqueeze."""
     axes = _axes(node, operands, 13, opset)
     if axes is not None and not axes:
         # Runtimes take an empty list for no axes or for all of them.
@@ -90,7 +89,7 @@ def _squeezed(
 
 
 def _reshaped(node: OnnxNode, target: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape after Reshape to `target` (0 copies an axis, -1 is computed)."""
+    """Find the shape after Reshape to `target` (0 copies an axis, -1 is computed)."""
     size = math.prod(shape)
     keeps_zero = node.integer("allowzero", 0) != 0
     result = [
@@ -109,7 +108,7 @@ def _reshaped(node: OnnxNode, target: tuple[int, ...], shape: tuple[int, ...]) -
 def reduction_axes(
     node: OnnxNode, operands: Sequence[Any], rank: int, opset: int
 ) -> tuple[int, ...]:
-    """Return the axes that a reduction runs over, from 0 to rank - 1."""
+    """Find the axes that a reduction runs over, from 0 to rank - 1."""
     axes = _axes(node, operands, 13 if node.op == "ReduceSum" else 18, opset)
     if not axes:
         return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
@@ -117,7 +116,7 @@ def reduction_axes(
 
 
 def permutation(node: OnnxNode, rank: int) -> tuple[int, ...]:
-    """Return the order of the axes after Transpose."""
+    """Find the order of the axes after Transpose."""
     order = node.integers("perm")
     if order is None:
         return tuple(reversed(range(rank)))
@@ -127,7 +126,6 @@ def permutation(node: OnnxNode, rank: int) -> tuple[int, ...]:
 
 
 def _flattened(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int, int]:
-    """Return the shape after Flatten."""
     axis = node.integer("axis", 1)
     _refuse_negative(node, axis, opset)
     axis = axis + len(shape) if axis < 0 else axis
@@ -137,7 +135,7 @@ def _flattened(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int,
 
 
 def shape_of(node: OnnxNode, shape: tuple[int, ...]) -> Tensor:
-    """Return the result of Shape for a tensor of this shape."""
+    """Fold Shape of a tensor of this shape."""
     rank = len(shape)
     start, end = node.integer("start", 0), node.integer("end", rank)
     return np.array(shape[slice(start, end)], dtype=np.int64)
@@ -161,11 +159,11 @@ class Windows:
     out: tuple[int, int]
 
     def out_shape(self, rank: int) -> tuple[int, ...]:
-        """Return the spatial shape of the result for an image with `rank` spatial axes."""
+        """Find the spatial shape of the result for an image with `rank` spatial axes."""
         return self.out[2 - rank :]
 
     def cells(self) -> IntArray:
-        """Return the image cell of each (window, kernel offset), or -1 in the padding."""
+        """Find the image cell of each (window, kernel offset), or -1 in the padding."""
         axes = []
         for axis in range(2):
             start = np.arange(self.out[axis]) * self.strides[axis] - self.pads[axis]
@@ -178,7 +176,7 @@ class Windows:
 
 
 def image_of(shape: tuple[int, ...], node: OnnxNode) -> tuple[int, tuple[int, ...]]:
-    """Return the channels and the spatial axes of a tensor (1, C, L) or (1, C, H, W)."""
+    """Read channels and spatial axes of a tensor (1, C, L) or (1, C, H, W)."""
     if len(shape) not in (3, 4) or shape[0] != 1:
         raise node.unsupported(
             f"its input has shape {shape}; expected (1, C, L) or (1, C, H, W): a batch axis, "
@@ -188,7 +186,7 @@ def image_of(shape: tuple[int, ...], node: OnnxNode) -> tuple[int, tuple[int, ..
 
 
 def windows_of(node: OnnxNode, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> Windows:
-    """Return the windows that the attributes of a convolution or pooling node define."""
+    """Read the windows that the attributes of a convolution or pooling node define."""
     rank = len(spatial)
     if len(kernel) != rank:
         raise node.broken(f"kernel {kernel} for spatial axes {spatial}")
@@ -251,7 +249,7 @@ def _pair(values: tuple[int, ...]) -> tuple[int, int]:
 
 
 def incidence(windows: Windows, channels: int, node: OnnxNode) -> Any:
-    """Return the 0/1 matrix of (channel, window) rows and (channel, cell) columns."""
+    """Make the 0/1 matrix of (channel, window) rows and (channel, cell) columns."""
     cells = windows.cells()
     valid = cells >= 0
     lengths = valid.sum(axis=1)
@@ -274,7 +272,7 @@ def incidence(windows: Windows, channels: int, node: OnnxNode) -> Any:
 def convolution_matrix(
     kernel: npt.NDArray[Any], groups: int, windows: Windows, columns: IntArray, width: int
 ) -> Any:
-    """Return a convolution as a canonical sparse matrix with `width` columns.
+    """Write a convolution as a canonical sparse matrix with `width` columns.
 
     The kernel has shape (outputs, inputs per group, kh, kw), and its type is that of the matrix;
     `columns` are those of the flattened (channel, y, x) positions of the image.

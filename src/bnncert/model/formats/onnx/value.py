@@ -43,7 +43,7 @@ Tensor: TypeAlias = npt.NDArray[Any]
 
 
 def exact_floats(array: Tensor, node: OnnxNode, what: str) -> FloatArray:
-    """Return the numbers of a tensor as float64, where all of them are finite and fit."""
+    """Convert a tensor to float64; raise unless all numbers are finite and fit."""
     try:
         with np.errstate(invalid="ignore"):
             floats: FloatArray = array.astype(np.float64)
@@ -57,7 +57,7 @@ def exact_floats(array: Tensor, node: OnnxNode, what: str) -> FloatArray:
 
 
 def integer_list(array: Tensor | None, node: OnnxNode, what: str) -> tuple[int, ...] | None:
-    """Return a constant list of integers (axes, pads, a shape)."""
+    """Read a constant list of integers (axes, pads, a shape)."""
     if array is None:
         return None
     if array.dtype.kind not in "iu" or array.ndim > 1:
@@ -68,14 +68,14 @@ def integer_list(array: Tensor | None, node: OnnxNode, what: str) -> tuple[int, 
 
 
 def scalar(tensor: Tensor, node: OnnxNode, what: str, axes: int = 0) -> Any:
-    """Return the only entry of a tensor with at most `axes` axes."""
+    """Take the only entry of a tensor with at most `axes` axes."""
     if tensor.size != 1 or tensor.ndim > axes:
         raise node.unsupported(f"{what} has shape {tensor.shape}; expected a single number")
     return tensor.reshape(-1)[0]
 
 
 def target_type(node: OnnxNode) -> np.dtype[Any]:
-    """Return the NumPy type to which a Cast converts."""
+    """Find the NumPy type to which a Cast converts."""
     code = node.integer("to", 0)
     if code not in PLAIN_TYPES:
         raise node.unsupported(f"a conversion to element type {type_name(code)}")
@@ -84,7 +84,7 @@ def target_type(node: OnnxNode) -> np.dtype[Any]:
 
 
 def clip_range(node: OnnxNode, operands: Sequence[Any], opset: int) -> tuple[Any, Any]:
-    """Return the bounds of a Clip, None where there is no bound."""
+    """Read the bounds of a Clip, None where there is no bound."""
     if opset < 11:
         largest = float(np.finfo(np.float32).max)
         return node.number("min", -largest), node.number("max", largest)
@@ -173,11 +173,11 @@ class Value:
         return self.signs and self.matrix is None
 
     def reshaped(self, shape: tuple[int, ...]) -> Value:
-        """Return the value with another shape of the same size."""
+        """Give the value another shape of the same size."""
         return replace(self, shape=shape)
 
     def transposed(self, axes: tuple[int, ...]) -> Value:
-        """Return the value with its axes in another order."""
+        """Bring the axes of the value to another order."""
         order = np.arange(self.size, dtype=np.int64).reshape(self.shape).transpose(axes)
         flat = order.reshape(-1)
         return replace(
@@ -188,7 +188,7 @@ class Value:
         )
 
     def then(self, step: ElementwiseStep) -> Value:
-        """Return the value after one more step, which is left out if it has no effect."""
+        """Add one more step, which is left out if it has no effect."""
         if isinstance(step, Scale) and bool(np.all(step.factor == 1.0)):
             return self
         if isinstance(step, Divide) and bool(np.all(step.divisor == 1.0)):
@@ -198,15 +198,15 @@ class Value:
         return replace(self, steps=(*self.steps, step))
 
     def times(self, number: float) -> Value:
-        """Return the value times a number."""
+        """Multiply all entries by a number."""
         return self.then(Scale(np.full(self.size, number)))
 
     def plus(self, number: float) -> Value:
-        """Return the value plus a number."""
+        """Add a number to all entries."""
         return self.then(Shift(np.full(self.size, number)))
 
     def along(self, numbers: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
-        """Return one number for each position from one number for each index of an axis."""
+        """Spread one number for each index of an axis to one for each position."""
         lengths = [1] * len(self.shape)
         lengths[axis] = self.shape[axis]
         return np.array(np.broadcast_to(numbers.reshape(lengths), self.shape)).reshape(-1)
@@ -229,7 +229,7 @@ class GraphWalk:
 
 
 def positions(count: int) -> npt.NDArray[np.int64]:
-    """Return 0, 1, .., count - 1."""
+    """Count 0, 1, .., count - 1."""
     return np.arange(count, dtype=np.int64)
 
 
@@ -237,7 +237,7 @@ def positions(count: int) -> npt.NDArray[np.int64]:
 
 
 def rows_of(value: Value) -> Any:
-    """Return the rows that `index` selects, for a value without windows."""
+    """Take the rows that `index` selects, for a value without windows."""
     if value.matrix is None:
         one = np.ones(value.size, dtype=np.int8)
         shape = (value.size, value.width)
@@ -248,7 +248,7 @@ def rows_of(value: Value) -> Any:
 
 
 def stage_of(value: Value, name: str, sign_zero: SignZero | None, as_written: bool) -> Stage:
-    """Return the stage that a sign of this value ends."""
+    """Make the stage that a sign of this value ends."""
     steps, pool, convolution = value.steps, None, value.convolution
     other_terms = value.other_terms
     if value.pool is None:
@@ -294,7 +294,7 @@ def stage_of(value: Value, name: str, sign_zero: SignZero | None, as_written: bo
 
 
 def output_stage(value: Value) -> Stage:
-    """Return the stage of the scores: no sign, and factors multiplied back into the rows."""
+    """Make the stage of the scores: no sign, and factors multiplied back into the rows."""
     weights = rows_of(value).astype(np.float64)
     if value.factor is not None:
         # A row was split into a factor and -1, 0, 1: multiplying them again is exact.
@@ -326,7 +326,7 @@ def add_stage(walk: GraphWalk, value: Value, stage: Stage, open_stages: tuple[in
 
 
 def depending(operand: Operand, node: OnnxNode) -> Value:
-    """Return an operand that must depend on the network's input."""
+    """Expect an operand that depends on the network's input."""
     if not isinstance(operand, Value):
         raise node.unsupported("expected its first input to depend on the network's input")
     return operand
@@ -343,7 +343,7 @@ def refuse_unbounded(value: Value) -> None:
 
 
 def plain(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) -> Value:
-    """Return an operand as a value that arithmetic is defined for; raise if it is not one."""
+    """Expect a value that arithmetic is defined for; raise if it is not one."""
     value = depending(operand, node)
     refuse_unbounded(value)
     if value.transform != "scores":
@@ -361,14 +361,14 @@ def plain(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) 
 
 
 def arithmetic_value(operand: Operand, node: OnnxNode, kinds: tuple[str, ...] = ("real",)) -> Value:
-    """Return an operand as `plain` does, but it may be clipped."""
+    """Expect what `plain` expects, but it may be clipped."""
     value = depending(operand, node)
     plain(replace(value, clip=None), node, kinds)
     return value
 
 
 def constant(operand: Operand, node: OnnxNode, what: str) -> Tensor:
-    """Return an operand that must be constant."""
+    """Expect an operand that is constant."""
     if isinstance(operand, Value):
         raise node.unsupported(
             f"{what} depends on the network's input; two such inputs of one node (a residual "

@@ -76,7 +76,7 @@ class ModelDraft:
         output_shape: Sequence[int],
         properties: Mapping[str, str],
     ) -> bytes:
-        """Return the file of a model with the input `input`; shapes are without the batch axis."""
+        """Write the file of a model with the input `input`; shapes are without the batch axis."""
         shape = ["N", *input_shape]
         graph = helper.make_graph(
             self._nodes,
@@ -100,7 +100,7 @@ def data_properties(
     input_hi: npt.NDArray[Any] | float | None,
     pixel_step: float | None,
 ) -> dict[str, str]:
-    """Return the metadata that state the data box and the input units of a pixel level."""
+    """State the data box and the input units of a pixel level as metadata."""
     properties = {}
     for key, bound in (("input_lo", input_lo), ("input_hi", input_hi)):
         if bound is not None:
@@ -205,7 +205,7 @@ NAME = "clip_inputs"
 
 
 def clipped_graph(source: Path, low: float, high: float) -> bytes:
-    """Return the graph of a file with inputs clipped to [low, high], which is its data box, too."""
+    """Clip the inputs of the graph in a file to [low, high], which becomes its data box, too."""
     if not -np.inf < low < high < np.inf:
         raise InputError(f"--clip is {low:g} {high:g}; expected LOW < HIGH")
     graph = parse_graph(read_bytes(source), str(source), source.parent)
@@ -238,7 +238,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _outwards(kind: np.dtype[Any], bound: float, end: int) -> Any:
-    """Return the nearest number of a type that is not inside the range."""
+    """Round to the nearest number of a type that is not inside the range."""
     near = np.array(bound, dtype=kind)
     is_inside = float(near) * end < bound * end
     return np.array(np.nextafter(near, kind.type(end * np.inf))) if is_inside else near

@@ -41,7 +41,7 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "I16": "<i2", 
 
 
 def read_safetensors(content: bytes, source: str) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a file by name."""
+    """Read the arrays of a file by name."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > len(content) - 8:
         raise FormatError(f"{source}: not a .safetensors file, or truncated")

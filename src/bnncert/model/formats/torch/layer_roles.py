@@ -46,7 +46,7 @@ def apply_layer(
 
 
 def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
-    """Return a tensor as an array of its own type, which must be exact in float64."""
+    """Convert a tensor to an array of its own type, which must be exact in float64."""
     try:
         array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
     except (TypeError, RuntimeError, AttributeError) as error:
@@ -61,7 +61,7 @@ def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
 
 
 def import_torch(what: str) -> Any:
-    """Return the module torch, which is an optional dependency."""
+    """Import torch, which is an optional dependency."""
     try:
         import torch
     except ImportError as error:
@@ -75,7 +75,7 @@ def import_torch(what: str) -> Any:
 
 
 def quantised(weights: npt.NDArray[Any], quantizer: Any, layer: FileLayer) -> npt.NDArray[Any]:
-    """Return the weights that a layer uses; `quantizer` is "sign", "ternary:T" or "as stored".
+    """Quantise the weights of a layer; `quantizer` is "sign", "ternary:T" or "as stored".
 
     Trainers quantise the weight zero, or a weight of exactly T, differently, so such weights raise
     an error.

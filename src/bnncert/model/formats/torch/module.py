@@ -80,7 +80,7 @@ def describe_torch(
 
 
 def _names(torch: Any, model: Any, roles: Mapping[Any, str]) -> dict[str, tuple[Any, str]]:
-    """Return the modules with a role, and those whose weights may be stated, by all their names."""
+    """Find the modules with a role, and those whose weights may be stated, by all their names."""
     plain = {torch.nn.Linear: "linear", torch.nn.Conv2d: "conv2d"}
     found = {}
     for name, module in model.named_modules(remove_duplicate=False):
@@ -94,7 +94,6 @@ def _names(torch: Any, model: Any, roles: Mapping[Any, str]) -> dict[str, tuple[
 
 
 def _type_and_device(torch: Any, model: Any) -> dict[str, Any]:
-    """Return the type and place of the numbers of a model."""
     floats = [p for p in (*model.parameters(), *model.buffers()) if p.is_floating_point()]
     first = floats[0] if floats else torch.zeros(1)
     return {"dtype": first.dtype, "device": first.device}
@@ -104,10 +103,10 @@ def _type_and_device(torch: Any, model: Any) -> dict[str, Any]:
 
 
 def _execution(torch: Any, model: Any, stated: Mapping[Any, Any], example: Any) -> Execution:
-    """Return how PyTorch executes the model, in double precision if it can."""
+    """Let PyTorch execute the model, in double precision if it can."""
 
     def run(points: Any, kinds: Sequence[Any]) -> tuple[FloatArray, Any]:
-        """Return the outputs, and the first of the types in which the model can be executed."""
+        """Execute the model in the first of the types in which it can be; tell the type as well."""
         try:
             with evaluating(model, stated), _in_type(torch, model, kinds[0]), torch.no_grad():
                 outputs = model(points.to(kinds[0]))
@@ -169,7 +168,7 @@ def _sign_forward(torch: Any, zero: int) -> Callable[[Any], Any]:
 
 
 def _weighted_forward(torch: Any, module: Any, kind: str, weight: Any) -> Callable[[Any], Any]:
-    """Return a layer of PyTorch with other weights."""
+    """Make a layer of PyTorch with other weights."""
 
     def forward(x: Any) -> Any:
         used = weight.to(x.device, x.dtype)
@@ -182,7 +181,7 @@ def _weighted_forward(torch: Any, module: Any, kind: str, weight: Any) -> Callab
 
 
 def _checked_weight(torch: Any, module: Any, layer: FileLayer, quantizer: str | None) -> Any:
-    """Return the weights of a module with a role; raise if it does not compute their map."""
+    """Take the weights of a module with a role; raise if it does not compute their map."""
     name = type(module).__name__
     if quantizer is None:
         raise layer.unsupported(
@@ -211,7 +210,7 @@ def _checked_weight(torch: Any, module: Any, layer: FileLayer, quantizer: str | 
 
 
 def _applied(torch: Any, module: Any, points: Any, layer: FileLayer) -> Any:
-    """Return the result of a module in evaluation mode."""
+    """Execute a module in evaluation mode."""
     try:
         with evaluating(module, {}), torch.no_grad():
             return module(points.to(next(module.parameters(), points).device)).cpu()
@@ -222,7 +221,7 @@ def _applied(torch: Any, module: Any, points: Any, layer: FileLayer) -> Any:
 
 
 def _zero(torch: Any, module: Any, layer: FileLayer) -> int:
-    """Return the value of a sign module at zero, after a check that it is a sign."""
+    """Find the value of a sign module at zero, after a check that it is a sign."""
     points = torch.tensor([[*_PROBES, 0.0]])
     values = _applied(torch, module, points, layer).reshape(-1).tolist()
     signs = [1.0 if p > 0 else -1.0 for p in _PROBES]

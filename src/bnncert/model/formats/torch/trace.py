@@ -49,12 +49,12 @@ class RecordedCalls:
     instead: dict[Any, Any]
 
     def layer(self, node: Any) -> FileLayer:
-        """Return the module that calls an operator, for messages."""
+        """Find the module that calls an operator, for messages."""
         path, kind = _module_of(node)
         return FileLayer(SOURCE, path or "model", kind or type(self.model).__name__)
 
     def unsupported(self, node: Any, why: str) -> UnsupportedModelError:
-        """Return the error for an operator, with what to state if its module is a layer."""
+        """Make the error for an operator, with what to state if its module is a layer."""
         return self.layer(node).unsupported(why + advice(self.model, _module_of(node)[0]))
 
 
@@ -96,7 +96,7 @@ def record(torch: Any, model: Any, example: Any) -> RecordedCalls:
 
 
 def advice(model: Any, path: str) -> str:
-    """Return what to pass for a module of the user whose operators cannot be read."""
+    """Advise what to pass for a module of the user whose operators cannot be read."""
     module = model.get_submodule(path)
     name = type(module).__name__
     if module is model or type(module).__module__.startswith("torch.nn."):
@@ -128,7 +128,7 @@ def evaluating(model: Any, forwards: Mapping[Any, Any]) -> Iterator[None]:
 
 
 def operator_name(node: Any) -> str:
-    """Return the name of the operator of a node, and "" for anything else."""
+    """Name the operator of a node, "" for anything else."""
     target = getattr(node, "target", None)
     if not hasattr(target, "overloadpacket"):
         return "getitem" if target is operator.getitem else ""
@@ -175,7 +175,7 @@ def _module_of(node: Any) -> tuple[str, str]:
 
 
 def failing_layer(model: Any, error: BaseException) -> FileLayer:
-    """Return the innermost module in whose forward pass an exception was raised."""
+    """Find the innermost module in whose forward pass an exception was raised."""
     names = {id(module): (name, module) for name, module in model.named_modules()}
     found, step = ("", model), error.__traceback__
     while step is not None:
@@ -191,7 +191,6 @@ def _why(error: BaseException) -> str:
 
 
 def _same(node: Any) -> Any:
-    """Return the node whose numbers a node has."""
     while hasattr(node, "args") and operator_name(node) in SAME:
         node = node.args[0]
     return node
@@ -214,7 +213,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _straight_through(nodes: list[Any]) -> dict[Any, Any]:
-    """Return q for each node that is x + (q - x) or x - (x - q), the straight-through estimator.
+    """Find q of each node that is x + (q - x) or x - (x - q), the straight-through estimator.
 
     In floats the result can differ from q in its last bit.
     """

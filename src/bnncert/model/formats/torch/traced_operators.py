@@ -34,12 +34,12 @@ class Call:
     result: Any
 
     def option(self, name: str, default: Any = None) -> Any:
-        """Return an argument that is no tensor."""
+        """Read an argument that is no tensor."""
         value = self.arguments.get(name)
         return default if value is None else value
 
     def arrays(self, **roles: str) -> Arrays:
-        """Return constant arguments as arrays by the names of layers, without absent ones."""
+        """Take constant arguments as arrays by the names of layers, without absent ones."""
         return {
             role: tensor_array(self.arguments[name], self.layer, role)
             for role, name in roles.items()
@@ -145,7 +145,7 @@ def _folded(torch: Any, trace: RecordedCalls, node: Any, args: Any, kwargs: Any)
 
 
 def _named(node: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return the arguments of a call by the names in the schema of the operator."""
+    """Name the arguments of a call as the schema of the operator does."""
     if node.target is operator.getitem:
         return {"self": args[0], "index": args[1]}
     known = node.target._schema.arguments
@@ -198,7 +198,7 @@ def _conv2d(chain: Chain, call: Call) -> None:
 
 
 def _pair(value: Any) -> Any:
-    """Return two sizes, of which PyTorch may state one for both."""
+    """Read two sizes, of which PyTorch may state one for both."""
     sizes = [value] if isinstance(value, int) else list(value)
     return tuple(sizes * 2 if len(sizes) == 1 else sizes)
 
@@ -264,7 +264,7 @@ def _softmax(chain: Chain, call: Call) -> None:
 
 
 def _constant(chain: Chain, call: Call, other: Any, kind: Any) -> npt.NDArray[Any]:
-    """Return a constant operand in the type in which PyTorch computes."""
+    """Convert a constant operand to the type in which PyTorch computes."""
     tensor = call.torch.as_tensor(other).detach().to("cpu", kind)
     if tensor.ndim == len(chain.value.shape) and tensor.shape[0] == BATCH:
         if not bool((tensor == tensor[:1]).all()):
@@ -274,7 +274,7 @@ def _constant(chain: Chain, call: Call, other: Any, kind: Any) -> npt.NDArray[An
 
 
 def _operands(chain: Chain, call: Call) -> list[Operand]:
-    """Return the two operands of a binary operator, in the type in which PyTorch computes."""
+    """Take the two operands of a binary operator, in the type in which PyTorch computes."""
     call.expect(alpha=1, rounding_mode=None)
     other = call.arguments["self" if call.depending == "other" else "other"]
     # The other operand decides the type only if it has more than no axes, or is of another kind.
@@ -301,7 +301,7 @@ def _binary(op: str) -> CallHandler:
 
 
 def _comparison(op: str, other_way: str) -> CallHandler:
-    """Return a comparison; x < c is written as not x >= c, so that the neuron has its own sign."""
+    """Handle a comparison; x < c becomes not x >= c, so that the neuron has its own sign."""
 
     def handler(chain: Chain, call: Call) -> None:
         operands = _operands(chain, call)
