@@ -34,7 +34,7 @@ from bnncert.kernel.budget import refuse_late, timed
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
 from bnncert.kernel.function import Objects, scaled
 from bnncert.kernel.geometry import BITS, Geometry
-from bnncert.kernel.section_reading import Clauses
+from bnncert.kernel.section_reading import Clauses, read_clauses
 from bnncert.kernel.space import Space
 from bnncert.kernel.sparse import Integers
 
@@ -66,21 +66,12 @@ class Branched:
 
 def read_branched(section: Section, geometry: Geometry) -> Branched:
     """Read clauses and their trees; only their lengths are checked here."""
-    sizes, neuron = section.integers("sizes_of_clauses"), section.integers("neurons")
-    sign, nodes = section.integers("signs"), section.integers("nodes")
-    if np.any((sizes < 1) | (sizes > neuron.size)) or int(sizes.sum()) != neuron.size:
-        raise UnreadableError(f"section {section.name}: sizes do not add up")
-    if sign.size != neuron.size:
-        raise UnreadableError(f"section {section.name}: lists of different lengths")
+    clauses = read_clauses(section, geometry.size, geometry.inequalities, has_theta=False)
+    nodes = section.integers("nodes")
     if nodes.size > MOST_NODES:
         raise RejectedError(f"the trees of inputs have more than {MOST_NODES} nodes")
-    section.budget.keep(neuron.size)
-    if np.any((neuron >= geometry.size) | (neuron < -geometry.inequalities)):
-        raise RejectedError("a clause names a neuron that does not exist")
-    if np.any((sign != 1) & ((sign != -1) | (neuron < 0))):
+    if np.any((clauses.sign != 1) & ((clauses.sign != -1) | (clauses.neuron < 0))):
         raise RejectedError("a clause has an impossible sign")
-    start = np.concatenate([[0], np.cumsum(sizes)])
-    clauses = Clauses(start, neuron, sign, np.zeros_like(neuron))
     return Branched(clauses, nodes, section.integers("places"), section.integers("theta"))
 
 
@@ -120,7 +111,7 @@ InputTree = list[Branch | None]
 
 
 def _read_tree(nodes: Iterator[int], places: Iterator[int], geometry: Geometry) -> InputTree:
-    """Return the next complete tree."""
+    """Read the next complete tree."""
     tree: InputTree = []
     missing = 1
     while missing:
@@ -206,7 +197,7 @@ class Ranges:
         self._constants(clause, geometry)
 
     def _limit(self, space: Space) -> int:
-        """Return the part of B that the other inputs leave, in units of the costs, rounded up."""
+        """Compute what the other inputs leave of B, in units of the costs, rounded up."""
         power = 2 if self.norm == "l2" else 1
         unit, radius = Fraction(1, 1 << self.shift), Fraction(space.radius, 1 << space.shift)
         own = set(self.inputs.tolist())
@@ -277,18 +268,18 @@ class Ranges:
         return np.asarray(self.changed | (self.low > 0) | (self.high < 0), dtype=bool)
 
     def _with_changes(self, v: Objects, left: int) -> int:
-        """Return the largest v.z in an L0 ball in which `left` more inputs may change."""
+        """Maximise v.z in an L0 ball in which `left` more inputs may change."""
         most, surely = np.maximum(v * self.low, v * self.high), self._surely_changed()
         return int(most[surely].sum()) + int(sum(nlargest(left, most[~surely].tolist())))
 
     def _over_sizes(self, v: Objects, mu: int) -> int:
-        """Return mu B + the largest v.z - mu |z|: a concave function with a kink at 0."""
+        """Compute mu B + the largest v.z - mu |z|: a concave function with a kink at 0."""
         most = np.maximum(*(v * z - mu * abs(z) for z in (self.low, self.high)))
         has_zero = (self.low <= 0) & (self.high >= 0)
         return int(np.where(has_zero, np.maximum(most, 0), most).sum()) + mu * self.limit
 
     def _over_squares(self, v: Objects, constant: int, mu: int) -> int:
-        """Return (4 mu times) the bound for L2, whose maxima are at z = v / (2 mu) or at an end."""
+        """Find the bound for L2 (4 mu times), whose maxima are at z = v / (2 mu) or at an end."""
         v, constant = v << self.shift, constant << self.shift
         if not mu:
             return constant + int(np.maximum(v * self.low, v * self.high).sum())

@@ -19,7 +19,7 @@ from bnncert.kernel.container import (
     WatchedSections,
     read_sections,
 )
-from bnncert.kernel.parts import PartReader
+from bnncert.kernel.proof import PartReader
 from bnncert.kernel.statement import Report, Zero
 from bnncert.model.network import Network
 

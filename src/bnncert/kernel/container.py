@@ -103,6 +103,8 @@ CONTENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tree": ((), ("variables",)),
     "elimination": (("targets",), ()),
     "buckets": ((), ("sizes", "scopes")),
+    "refutation": (("targets",), ()),
+    "lemmas": ((), ("sizes", "literals")),
     "point": (("target", "exact"), ("point",)),
     "end": (("sha256",), ()),
 }
@@ -169,7 +171,7 @@ class Section:
     read: set[str] = field(default_factory=set)
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
-        """Return a one-dimensional array of integers."""
+        """Read a list of integers."""
         array = self.arrays.get(name)
         if array is None or array.dtype.kind != "i":
             raise UnreadableError(f"section {self.name}: no list of integers {name!r}")
@@ -177,7 +179,7 @@ class Section:
         return array.astype(np.int64)
 
     def floats(self, name: str, size: int) -> npt.NDArray[np.float64]:
-        """Return an array of `size` finite floats."""
+        """Read a list of `size` finite floats."""
         array = self.arrays.get(name)
         if array is None or array.shape != (size,) or array.dtype.kind != "f":
             raise UnreadableError(f"section {self.name}: no {size} floats {name!r}")
@@ -187,14 +189,14 @@ class Section:
         return array.astype(np.float64)
 
     def text(self, name: str, choices: tuple[str, ...] | None = None) -> str:
-        """Return a field that is a string."""
+        """Read a field that is a string, one of `choices` if they are given."""
         value = self.fields.get(name)
         if not isinstance(value, str) or (choices is not None and value not in choices):
             raise UnreadableError(f"section {self.name}: {name!r} is {str(value)[:40]!r}")
         return value
 
     def numbers(self, name: str) -> list[int]:
-        """Return a field that is a list of integers >= 0, at least one, each once."""
+        """Read a field that is a list of integers >= 0, at least one, each once."""
         value = self.fields.get(name)
         known = isinstance(value, list) and all(type(k) is int and k >= 0 for k in value)
         if not known or not value or len(set(value)) < len(value):
@@ -202,14 +204,14 @@ class Section:
         return list(value)
 
     def details(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return the field `details` of a claim, which has exactly the fields with these names."""
+        """Read the field `details` of a claim, which has exactly the fields with these names."""
         found = self.fields.get("details")
         if not isinstance(found, dict) or found.keys() != set(names):
             raise UnreadableError(f"section claim: details are not {', '.join(names)}")
         return found
 
     def number(self, name: str) -> int:
-        """Return a field that is an integer >= 0."""
+        """Read a field that is an integer >= 0."""
         value = self.fields.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise UnreadableError(f"section {self.name}: {name!r} is {str(value)[:40]!r}")
@@ -333,7 +335,7 @@ def _read_section(file: BinaryIO, digest: Any, budget: Budget) -> Section:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object without repeated names, which other readers interpret differently."""
+    """Refuse a JSON object with repeated names, which other readers interpret differently."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError
     return dict(pairs)

@@ -69,7 +69,7 @@ def check_point(
 
 
 def _common_denominator(point: list[Fraction]) -> int:
-    """Return the common denominator; reject a point whose denominator is too large."""
+    """Find the common denominator; reject a point whose denominator is too large."""
     common = 1
     for x in timed(point):
         common = lcm(common, x.denominator)
@@ -79,7 +79,7 @@ def _common_denominator(point: list[Fraction]) -> int:
 
 
 def signs_at(geometry: Geometry, point: list[Fraction], common: int) -> SignArray:
-    """Return the signs at a point, TIED if both are allowed and UNDECIDED if unknown."""
+    """Decide the signs at a point, TIED if both are allowed and UNDECIDED if unknown."""
     whole = np.array([int(x * common) for x in point], dtype=object)
     sums = dot(geometry.rows, digits(whole))[: geometry.size]
     tie = {"plus": 1, "minus": -1, "either": TIED}[geometry.sign_zero]

@@ -88,7 +88,7 @@ class SplitOrder:
         return made
 
     def sorted(self, scope: Scope) -> Scope:
-        """Return variables in the order of elimination."""
+        """Sort variables in the order of elimination."""
         if any(v not in self.rank for v in scope):
             raise RejectedError("a variable is not eliminated")
         return tuple(sorted(scope, key=self.rank.__getitem__))
@@ -137,7 +137,7 @@ class Elimination:
                 self.groups.setdefault(scope, []).append(j)
 
     def gate(self, variable: int) -> tuple[Integers, Integers, float, float]:
-        """Return the inputs of a hidden neuron, their weights, and its thresholds."""
+        """Find the inputs of a hidden neuron, their weights, and its thresholds."""
         layer, neuron = self.skeleton.owner[variable]
         rows, plus, minus = _thresholds(self.skeleton, layer, np.array([neuron]))
         return rows.columns, rows.values, float(plus[0]), float(minus[0])
@@ -170,7 +170,7 @@ class Elimination:
     # -- the elimination ------------------------------------------------------------------------
 
     def excluded(self) -> BoolArray:
-        """Return the targets that the minimum of one of their functions excludes."""
+        """Decide which targets the minimum of one of their functions excludes."""
         order = SplitOrder.of(self.parts)
         together, proved = MOST_LIVE // self.peak(order), np.zeros(self.targets, dtype=bool)
         if not together:
@@ -182,7 +182,7 @@ class Elimination:
         return proved
 
     def peak(self, order: SplitOrder) -> int:
-        """Return the largest number of entries of all tables of one function at one time."""
+        """Count the entries of all tables of one function at one time, at most."""
         waiting: dict[int, list[Scope]] = {v: [] for v in (NONE, *order.buckets)}
         gates = ((*self.gate(v)[0].tolist(), v) for v in self._gates(order))
         for scope in [*self.groups, *gates]:
@@ -201,7 +201,7 @@ class Elimination:
         return max(1, most)
 
     def _least(self, order: SplitOrder, weights: FloatArray) -> FloatArray:
-        """Return a lower bound of the minimum of weights.x, one column for each function."""
+        """Bound the minimum of weights.x from below, one column for each function."""
         clauses = self._clauses_by_bucket(order)
         waiting: dict[int, list[SignTable]] = {v: [] for v in (NONE, *order.buckets)}
         for table in (*self._tables(order, weights), *self._gate_tables(order)):
@@ -239,7 +239,7 @@ class Elimination:
             yield SignTable(scope, values.reshape((2,) * len(scope) + (-1,)), reach)
 
     def _gates(self, order: SplitOrder) -> list[int]:
-        """Return the variables above the first layer whose inputs are all eliminated as well."""
+        """List the variables above the first layer whose inputs are all eliminated as well."""
         above = [v for v in order.buckets if self.skeleton.owner[v][0] > 0]
         inputs = {v: self.gate(v)[0].tolist() for v in timed(above)}
         return [
@@ -261,7 +261,7 @@ class Elimination:
             yield SignTable(scope, values.reshape((2,) * len(scope) + (1,)), 0)
 
     def _clauses_by_bucket(self, order: SplitOrder) -> dict[int, list[Scope]]:
-        """Return the literals of every clause, by the variable that is eliminated first."""
+        """Sort the literals of every clause by the variable that is eliminated first."""
         made: dict[int, list[Scope]] = {}
         start, columns = self.clauses.start.tolist(), self.clauses.columns.tolist()
         for first, last in timed(pairwise(start)):
@@ -275,7 +275,7 @@ class Elimination:
     def _sum(
         self, scope: Scope, tables: list[SignTable], clauses: list[Scope], functions: int
     ) -> SignTable:
-        """Return the sum of a part's tables, infinite where signs exclude each other."""
+        """Add up a part's tables, infinite where signs exclude each other."""
         axes, reach = (2,) * len(scope), sum(table.reach for table in tables)
         _refuse_inexact(reach)
         total = np.zeros((*axes, functions))
@@ -298,7 +298,7 @@ class Elimination:
 def _thresholds(
     skeleton: Skeleton, number: int, neurons: Integers
 ) -> tuple[SparseRows, FloatArray, FloatArray]:
-    """Return the sums of neurons: +1 needs u >= plus, and -1 needs u <= minus."""
+    """Take sums of neurons and thresholds: +1 needs u >= plus, and -1 needs u <= minus."""
     layer = skeleton.layers[number]
     # No sum exceeds MOST_REACH, so larger thresholds may be clipped.
     most = MOST_REACH + 2
@@ -311,13 +311,13 @@ def _first(scope: Scope) -> int:
 
 
 def _patterns(count: int) -> FloatArray:
-    """Return all patterns of some signs, one in each row, in the order of a table's entries."""
+    """List all patterns of some signs, one in each row, in the order of a table's entries."""
     numbers = np.arange(2**count)[:, None] >> np.arange(count - 1, -1, -1)[None, :]
     return (1 - 2 * (numbers & 1)).astype(np.float64)
 
 
 def _spread(values: FloatArray, own: Scope, scope: Scope) -> FloatArray:
-    """Return values over some variables of a scope so that they broadcast over all."""
+    """Shape values over some variables of a scope so that they broadcast over all."""
     return values.reshape([2 if v in own else 1 for v in scope] + [values.shape[-1]])
 
 
@@ -340,7 +340,7 @@ def _divided(
 
 
 def _messages(parts: list[SignTable]) -> list[SignTable]:
-    """Return the minimum of each part over the first variable."""
+    """Minimise each part over the first variable."""
     parts = _moved(parts) if len(parts) > 1 else parts
     return [SignTable(p.scope[1:], np.minimum(p.values[0], p.values[1]), p.reach) for p in parts]
 

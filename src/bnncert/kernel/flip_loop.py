@@ -25,7 +25,7 @@ _WHOLE = ir.IntType(64)
 
 
 def _blocks(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> Any:
-    """Return a pointer to the blocks of an array of 8 or 16 bit numbers that begin at `first`."""
+    """Point to the blocks of an array of 8 or 16 bit numbers that begin at `first`."""
     data = context.make_array(kind)(context, builder, array).data
     block = ir.VectorType(ir.IntType(kind.dtype.bitwidth), 64).as_pointer()
     return builder.bitcast(builder.gep(data, [first]), block)
@@ -33,7 +33,7 @@ def _blocks(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> An
 
 @intrinsic
 def lowest_one(_context: Any, word: Any) -> Any:
-    """Return the place of the lowest one in a word, or 64 if there is none."""
+    """Find the place of the lowest one in a word, or 64 if there is none."""
 
     def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
         return builder.cttz(given[0], ir.IntType(1)(0))
@@ -43,7 +43,7 @@ def lowest_one(_context: Any, word: Any) -> Any:
 
 @intrinsic
 def ones(_context: Any, word: Any) -> Any:
-    """Return the number of ones in a word."""
+    """Count the ones in a word."""
 
     def generate(_: Any, builder: Any, __: Any, given: Any) -> Any:
         return builder.ctpop(given[0])
@@ -53,7 +53,7 @@ def ones(_context: Any, word: Any) -> Any:
 
 @intrinsic
 def above(_context: Any, values: Any, first: Any, limits: Any, place: Any) -> Any:
-    """Return which of the 64 values from `first` on are above the limits from `place` on."""
+    """Compare the 64 values from `first` on with the limits from `place` on; above is 1."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         value, limit = (
@@ -66,7 +66,7 @@ def above(_context: Any, values: Any, first: Any, limits: Any, place: Any) -> An
 
 
 def _adder(count: int) -> Any:
-    """Return a function that adds columns of a table in so many blocks."""
+    """Make a function that adds columns of a table in so many blocks."""
 
     @intrinsic
     def add(
@@ -229,7 +229,7 @@ def _broken(members, start, end, flipped, kept):
 
 @numba.njit(cache=True, nogil=True)
 def _after(flip, members, size, start, flipped, kept):
-    """Return what follows a flip that is passed over; nothing if a clause needs it."""
+    """Find what follows a flip that is passed over; nothing if a clause needs it."""
     if _broken(members, start[2 * flip + 1], start[2 * flip + 2], flipped, kept):
         return size
     return flip + 1

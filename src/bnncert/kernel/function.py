@@ -19,7 +19,7 @@ Objects = npt.NDArray[np.object_]
 
 
 def scaled(numbers: FloatArray) -> tuple[Objects, int]:
-    """Return integers and the smallest shift e >= 0 with numbers = integers / 2^e."""
+    """Write numbers as integers / 2^e, with the smallest shift e >= 0."""
     fraction, exponent = np.frexp(numbers)
     # A float has 53 bits: numbers = whole 2^power, and whole = odd 2^zeros.
     whole, power = np.ldexp(fraction, 53).astype(np.int64), exponent.astype(np.int64) - 53
@@ -30,7 +30,7 @@ def scaled(numbers: FloatArray) -> tuple[Objects, int]:
 
 
 def common_shift(numbers: Iterable[Fraction]) -> tuple[Objects, int]:
-    """Return the same for rationals over powers of two."""
+    """Do the same for rationals over powers of two."""
     ratios = [v.as_integer_ratio() for v in numbers]
     shift = max([0, *(q.bit_length() - 1 for _, q in ratios)])
     return np.array([p << (shift - q.bit_length() + 1) for p, q in ratios], dtype=object), shift
@@ -53,7 +53,7 @@ class Function:
     def of(
         network: Network, scores: dict[int, Fraction], constant: Fraction, tie_is_fine: bool
     ) -> Function:
-        """Return sum_k scores_k * (score k) + constant, without the output's common gain."""
+        """Make the sum_k scores_k * (score k) + constant, without the output's common gain."""
         output = network.output
         if any(not 0 <= k < network.classes for k in scores):
             raise RejectedError("the property names a score that the network does not have")

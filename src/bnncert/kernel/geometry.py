@@ -16,6 +16,15 @@ with ||g|| the 2-norm for L2 and the largest entry for L1.  Any g is valid, so i
 floating point.  Over an L0 ball, v.x <= v.c + the k largest |v_k| (room in the direction of v_k),
 which is the maximum itself if inputs are real numbers.
 
+On a grid sums take few values, so that thresholds of neurons move inwards.  An input has the values
+origin_i + step_i k_i + e_i with integers k_i and rounding errors |e_i| <= error_i, or a single
+value.  So with the greatest common divisor g of the w_i step_i, a sum w.x is base + g m + e for an
+integer m, and |e| <= E = sum_i |w_i| error_i.  The sign +1 needs w.x + b >= 0, so that
+
+    m  >=  M = ceil((-b - base - E) / g)     and     w.x  >=  base + g M - E,
+
+and -1 likewise.  Where that is more than w.x >= -b, it replaces b in clauses about grid points.
+
 Numbers from files are floats, integers over powers of two, so all sums here are sums of integers;
 each integer is split into digits of 20 bits, whose products and sums stay within 64 bits.
 """
@@ -23,8 +32,11 @@ each integer is split into digits of 20 bits, whose products and sums stay withi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from heapq import nlargest
+from itertools import pairwise
+from math import gcd
 from operator import mul
 from typing import Any
 
@@ -35,9 +47,8 @@ from bnncert.arrays import FloatArray, SignArray
 from bnncert.kernel.budget import timed
 from bnncert.kernel.container import RejectedError
 from bnncert.kernel.function import Objects, common_shift, scaled
-from bnncert.kernel.lattice import InputLattice, divisors, moved
 from bnncert.kernel.section_reading import Clauses
-from bnncert.kernel.space import Space
+from bnncert.kernel.space import Space, StatedGrid
 from bnncert.kernel.sparse import Integers, SparseRows
 from bnncert.model.layers import ThresholdLayer
 
@@ -63,7 +74,7 @@ FLOAT32_UNIT, FLOAT32_MOST, FLOAT32_TINY = 2**24, 2**126, Fraction(1, 2**140)
 
 
 def digits(numbers: npt.NDArray[Any]) -> list[Integers]:
-    """Return digits with the sign of their number: numbers = sum_k digits[k] 2^(20 k)."""
+    """Split numbers into digits with their sign: numbers = sum_k digits[k] 2^(20 k)."""
     top = max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))
     if top < 2**BITS:
         return [numbers.astype(np.int64, copy=False)]
@@ -73,7 +84,7 @@ def digits(numbers: npt.NDArray[Any]) -> list[Integers]:
 
 
 def dot(rows: Sequence[SparseRows | Integers], vector: list[Integers]) -> Objects:
-    """Return the product of a matrix and a vector, both in digits."""
+    """Multiply a matrix and a vector, both in digits."""
     total: Any = 0
     for i, row in enumerate(rows):
         for k, part in enumerate(timed(vector)):
@@ -154,7 +165,7 @@ class Geometry:
                         self.loses_ties[sign][j] = False
 
     def _float32_errors(self, biases: FloatArray, weights: npt.NDArray[Any]) -> list[Fraction]:
-        """Return the largest error of a float32 evaluation of each w.x + b."""
+        """Bound the error of a float32 evaluation of each w.x + b."""
         reach, shift = np.maximum(abs(self.space.lower), abs(self.space.upper)), self.space.shift
         sums = dot(self.sizes, digits(reach))
         weight = Fraction(int(abs(weights).max(initial=0)), 1 << self.weight_shift)
@@ -171,7 +182,7 @@ class Geometry:
         return errors
 
     def states(self) -> SignArray:
-        """Return the sign of every neuron that has only one, and 0 for the others."""
+        """Decide the sign of every neuron that has only one; the others are 0."""
         # Over the box 2 (w.x + b) lies within w.middle -+ |w|.width, plus twice the bias.
         middle, reach = dot(self.rows, self.middle), dot(self.sizes, self.width)
         most, least = middle + reach + 2 * self.bias[1], middle - reach + 2 * self.bias[-1]
@@ -187,7 +198,7 @@ class Geometry:
         return state
 
     def proved(self, clauses: Clauses) -> Table:
-        """Return which clauses hold."""
+        """Decide which clauses hold."""
         real, sign = clauses.neuron >= 0, clauses.sign
         if np.any(clauses.theta < 0) or np.any((sign != 1) & ((sign != -1) | ~real)):
             raise RejectedError("a clause has a negative multiplier or an impossible sign")
@@ -218,7 +229,7 @@ class Geometry:
         return np.asarray(done)
 
     def _sums(self, clauses: Clauses) -> tuple[Objects, list[Integers]]:
-        """Return sum_j theta_j s_j b_j and v = sum_j theta_j s_j w_j of every clause.
+        """Compute sum_j theta_j s_j b_j and v = sum_j theta_j s_j w_j of every clause.
 
         The digits of v are not negative, except the last.
         """
@@ -267,7 +278,7 @@ class Geometry:
         return value <= 0 and bool(_below(square - value**2, strict))
 
     def _share(self, size: Any, room: npt.NDArray[np.float64]) -> Any:
-        """Return nearly the best share: min(|v_k|, m) for L1 and min(|v_k|, m room_k) for L2."""
+        """Find nearly the best share: min(|v_k|, m) for L1 and min(|v_k|, m room_k) for L2."""
         v, ball = size.astype(np.float64), self.space.norm == "l2"
         radius = self.radius / (1 << self.point_shift)
         low, high = 0.0, float(v.max(initial=0.0))
@@ -289,3 +300,71 @@ class Geometry:
 
 def _below(value: Any, strict: Any) -> Any:
     return (value < 0) | (strict & (value == 0))
+
+
+# -- thresholds on grids ----------------------------------------------------------------------
+
+#: Bits in which float32 and float64 numbers are exact, with some to spare.
+EXACT_BITS = {True: 22, False: 50}
+
+
+@dataclass(frozen=True, eq=False)
+class InputLattice:
+    """origin_i, step_i (0 for an input with one value) and error_i, in units of 2^-shift."""
+
+    origin: Objects
+    step: Objects
+    error: Objects
+    shift: int
+
+    @staticmethod
+    def of(space: Space, least_shift: int) -> InputLattice | None:
+        """Find the lattice of a region's inputs, or None if they are not on a grid."""
+        if space.grid is None:
+            return None
+        lower, upper = space.rationals(space.lower), space.rationals(space.upper)
+        origins, steps, errors = [], [], []
+        for i, (low, high) in enumerate(timed(zip(lower, upper, strict=True))):
+            one = low == high
+            origins.append(low if one else Fraction(space.grid.origin[i]))
+            steps.append(Fraction(0) if one else Fraction(space.grid.step[i]))
+            errors.append(Fraction(0) if one else _error(space.grid, i, low, high))
+        whole, shift = common_shift([*origins, *steps, *errors, Fraction(1, 1 << least_shift)])
+        origin, step, error = whole[:-1].reshape(3, -1)
+        return InputLattice(origin, step, error, shift)
+
+
+def moved(bias: int, base: int, divisor: int, error: int, *, sign: int, strict: bool) -> int | None:
+    """Find the bias with which a sign of a neuron is possible, or None if it is the same.
+
+    All numbers are in one unit.  If `strict`, the sign needs more than w.x + b = 0; of the bias
+    that is returned zero is enough.
+    """
+    if not divisor:
+        return None
+    # With the sign -1 everything is mirrored.
+    bias, base = sign * bias, sign * base
+    need = -bias - base - error
+    m = need // divisor + 1 if strict and not error else -(-need // divisor)
+    least = base + divisor * m - error
+    return -sign * least if least > -bias else None
+
+
+def _error(grid: StatedGrid, i: int, low: Fraction, high: Fraction) -> Fraction:
+    """Bound how far the values of an input between bounds are from the formula."""
+    origin, step = Fraction(grid.origin[i]), Fraction(grid.step[i])
+    reach = abs(origin) + max(abs(low), abs(high)) + 2 * step
+    unit = max(origin.denominator, step.denominator)
+    # A product, a sum and a conversion, each with twice its rounding error.
+    rounding = reach * (Fraction(1, 2**22 if grid.single else 2**49)) + Fraction(1, 2**148)
+    if reach * unit < 2 ** EXACT_BITS[grid.single]:
+        # All numbers are multiples of 1 / unit that the floating-point numbers have.
+        rounding = Fraction(0)
+    own = (abs(Fraction(x) - origin - step * k) for k, x in grid.own_values(i).items())
+    return max([rounding, *own])
+
+
+def divisors(rows: SparseRows, weights: Objects, step: Objects) -> list[int]:
+    """Find the greatest common divisor of w_i step_i of every row; 0 if all are 0."""
+    products = (abs(weights) * step[rows.columns]).tolist()
+    return [gcd(*products[a:b]) for a, b in timed(pairwise(rows.start.tolist()))]

@@ -61,7 +61,7 @@ class ProvedCut:
     variables: Integers
 
     def at(self, signs: Signs, free: Integers) -> ProvedCut:
-        """Return the inequality of the free variables, x_i^2 = 1 counted as constants."""
+        """Restrict the inequality to free variables, x_i^2 = 1 counted as constants."""
         known = signs[self.variables].astype(object)
         along = self.square @ known
         mine = np.flatnonzero(np.isin(self.variables, free))
@@ -88,7 +88,7 @@ def read_cuts(section: Section, geometry: Geometry) -> CutNumbers:
 
 
 def derive_cuts(numbers: CutNumbers, geometry: Geometry, skeleton: Skeleton) -> list[ProvedCut]:
-    """Return the inequalities that the numbers stand for, all of which hold."""
+    """Derive the inequalities that the numbers stand for, all of which hold."""
     literals = numbers.literals
     if np.any(literals.theta < 0) or np.any(np.abs(literals.sign) != 1):
         raise RejectedError("an inequality has a negative multiplier or an impossible sign")
@@ -103,7 +103,7 @@ def derive_cuts(numbers: CutNumbers, geometry: Geometry, skeleton: Skeleton) -> 
 def _derive(
     literals: Clauses, unit: int, curvature: Integers, geometry: Geometry, skeleton: Skeleton
 ) -> ProvedCut:
-    """Return one inequality: first in q, then in the variables."""
+    """Derive one inequality: first in q, then in the variables."""
     neurons, signs, theta = literals.neuron, literals.sign, literals.theta
     inputs = geometry.rows[0].width
     is_ball = curvature.size == 1 and geometry.space.norm in ("l1", "l2")
@@ -136,7 +136,7 @@ def _derive(
 
 
 def _products(rows: list[SparseRows], curvature: Integers) -> Objects:
-    """Return sum_i m_i w_ji w_ki for all rows; |digits| < 2^20 and sum m < 2^22, so < 2^62."""
+    """Sum up m_i w_ji w_ki over i for all rows; |digits| < 2^20 and sum m < 2^22, so < 2^62."""
     dense = [part.dense() for part in rows]
     total = np.zeros((rows[0].count, rows[0].count), dtype=object)
     for i, left in enumerate(dense):
@@ -147,7 +147,7 @@ def _products(rows: list[SparseRows], curvature: Integers) -> Objects:
 
 
 def _quotient(width: int, m: int, shift: int) -> int:
-    """Return width^2 2^shift / m, rounded up."""
+    """Divide width^2 2^shift by m, and round up."""
     if width == 0:
         return 0
     if m == 0:

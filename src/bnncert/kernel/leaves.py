@@ -45,7 +45,7 @@ class SumValues:
 
     @staticmethod
     def of(weights: Integers, low: Integers, high: Integers) -> SumValues:
-        """Return the values between bounds that each row's lattice has."""
+        """List the values between bounds that each row's lattice has."""
         reach = np.abs(weights).sum(axis=1)
         step = 2 * np.maximum(np.gcd.reduce(weights, axis=1, initial=0), 1)
         # The lattice is -reach, -reach + step, .., reach.
@@ -57,7 +57,7 @@ class SumValues:
         return SumValues(weights, Rows.of(SparseRows.of_dense(weights)), points, possible)
 
     def narrowed(self, signs: Signs, excluded: Table) -> SumValues:
-        """Return the sums with the values that known signs and excluded pairs leave."""
+        """Narrow the sums to the values that known signs and excluded pairs leave."""
         low, high = self.rows.ranges(signs, excluded)
         within = (self.points >= low[:, None]) & (self.points <= high[:, None])
         return replace(self, possible=self.possible & within)
@@ -142,7 +142,7 @@ class Goal:
     # -- one node -------------------------------------------------------------------------
 
     def view(self, path: Signs) -> View | None:
-        """Return the facts that the signs of a path imply, or None if they cannot all occur."""
+        """Derive the facts that the signs of a path imply, or None if they cannot all occur."""
         signs, before, excluded = path.copy(), None, self.skeleton.excluded
         while before is None or not np.array_equal(signs, before):
             before = signs
@@ -166,12 +166,12 @@ class Goal:
         return View(signs, excluded, tables, gates)
 
     def _rest(self, chosen: Table, true: Table) -> Integers:
-        """Return the literals of the chosen clauses that do not hold yet, clause by clause."""
+        """List the literals of the chosen clauses that do not hold yet, clause by clause."""
         literals = self.clauses.take(np.flatnonzero(chosen)).columns
         return np.asarray(literals[~true[literals]])
 
     def _cases(self, gates: SumValues, signs: Signs) -> tuple[Table, Table]:
-        """Return at which values of its sum each gate can be +1, and -1."""
+        """Decide at which values of its sum each gate can be +1, and -1."""
         own = signs[self.gate_variable][:, None]
         on = gates.possible & (own >= 0) & (gates.points >= self.gate_plus[:, None])
         return on, gates.possible & (own <= 0) & (gates.points <= self.gate_minus[:, None])
@@ -186,7 +186,7 @@ class Goal:
     # -- one leaf -------------------------------------------------------------------------
 
     def bound(self, view: View, m: Multipliers) -> Fraction:
-        """Return the lower bound of f at a node that the multipliers prove."""
+        """Compute the lower bound of f at a node that the multipliers prove."""
         if not any(p.size for p in (m.table_values, m.gate_values, m.diagonal, m.clash_values)):
             # A bound by ranges alone has no numbers of its own: the unit of phi is fine enough.
             m = replace(m, shift=min(m.shift, self.unit))
@@ -209,7 +209,7 @@ class Goal:
         return Fraction(total, 1 << m.shift)
 
     def constants(self, view: View, m: Multipliers) -> tuple[int, Integers]:
-        """Return constants of f, tables and gates in units, and f's own linear part."""
+        """Compute the constants of f, tables and gates in units, and f's own linear part."""
         self._check_numbers(m)
         one = 1 << m.shift
         fixed = int((self.linear * view.signs.astype(object)).sum())
@@ -250,7 +250,7 @@ class Goal:
         _small(largest * reach * reach * (sum(p.size for p in parts) + 4))
 
     def _phi(self, shift: int) -> Integers:
-        """Return phi at all points in units of 2^-shift, rounded down."""
+        """Take phi at all points in units of 2^-shift, rounded down."""
         if shift <= self.unit:
             return self.values >> (self.unit - shift)
         _small(int(np.abs(self.values).max(initial=0)) << (shift - self.unit))
@@ -259,7 +259,7 @@ class Goal:
     def assemble(
         self, view: View, m: Multipliers, linear: Integers
     ) -> tuple[int, Integers, Integers]:
-        """Return the sum of f, tables, gates and clashes: constant, linear part, squares of 2 T.
+        """Add up f, tables, gates and clashes: constant, linear part, squares of 2 T.
 
         Without a diagonal a clash with pi >= 0 is the linear inequality s x_a + t x_b <= 0.
         """
@@ -359,6 +359,6 @@ def _small(value: int) -> int:
 
 
 def _least(values: Integers, possible: Table) -> list[int]:
-    """Return the least possible value of each row."""
+    """Minimise each row over its possible values."""
     most = np.iinfo(np.int64).max
     return list(np.where(possible, values, most).min(axis=1, initial=most).tolist())

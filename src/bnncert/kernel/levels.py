@@ -51,7 +51,7 @@ class LayerLevel:
         self.low, self.high, self.plus, self.minus = moved
 
     def bounds(self, states: Float32Array) -> tuple[Float32Array, Float32Array]:
-        """Return the least and the largest value of every sum."""
+        """Bound every sum from below and above."""
         below = states[:, self.inputs]
         middle, open_ = below @ self.rows.T, below == 0
         if not open_.any():
@@ -60,7 +60,7 @@ class LayerLevel:
         return middle - radius, middle + radius
 
     def settle(self, least: Float32Array, most: Float32Array) -> tuple[Float32Array, BoolArray]:
-        """Return the sign of every neuron, 0 if open, and the nodes without a contradiction."""
+        """Decide the sign of every neuron, 0 if open, and the nodes without a contradiction."""
         least, most = np.maximum(least, self.low), np.minimum(most, self.high)
         signs = (least > self.minus).astype(np.float32) - (most < self.plus)
         return signs, ~np.any(least > most, axis=1)
@@ -78,7 +78,7 @@ class Scores:
     def of(
         skeleton: Skeleton, members: Integers, targets: Sequence[Sequence[ScoreFunction]]
     ) -> Scores:
-        """Return the functions of all targets over the open neurons `members` of the last layer.
+        """Take the functions of all targets over the open neurons `members` of the last layer.
 
         In a network of one layer they are functions of the variables.
         """
@@ -102,7 +102,7 @@ class Scores:
         return Scores(weights, enough, np.array(owner, dtype=np.int64))
 
     def excluded(self, last: Float32Array, targets: int) -> BoolArray:
-        """Return the targets that the last layer's signs exclude, one row for each node."""
+        """Decide which targets the last layer's signs exclude, one row for each node."""
         least, open_ = last.astype(np.float64) @ self.weights.T, last == 0
         if open_.any():
             least -= open_.astype(np.float64) @ np.abs(self.weights).T
@@ -113,7 +113,7 @@ class Scores:
 
 
 def _in_units(function: Function, weights: Objects, constant: Fraction) -> tuple[FloatArray, int]:
-    """Return whole weights, and from which value of their sum on the function is positive."""
+    """Find whole weights, and from which value of their sum on the function is positive."""
     sizes, step = sum(map(abs, weights.tolist())), gcd(*weights.tolist()) or 1
     if sizes // step < 2**51:
         whole, lost, unit = weights // step, 0, Fraction(step, function.denominator)
@@ -125,7 +125,10 @@ def _in_units(function: Function, weights: Objects, constant: Fraction) -> tuple
         whole = exact // function.denominator
         # The rounding costs at most one unit for each weight.
         lost = int(np.count_nonzero(whole * function.denominator != exact))
-    values = range(-(2**53), 2**53)
+    # Sums are at most `reach` in size, bounds of them at most four times that; in this range the
+    # answer changes from no to yes once, if at all.
+    reach = sum(map(abs, whole.tolist()))
+    values = range(-4 * reach - 1, reach + 2)
 
     def is_enough(value: int) -> bool:
         return function.is_positive_from(constant + (value - lost) * unit)

@@ -11,7 +11,7 @@ bound of every function of the scores; a target is excluded if one of its functi
 Pairs of signs that exclude each other, proved clauses and the budget of a ball (`flips`) exclude
 nodes and patterns that do not occur.
 
-All patterns of a leaf are evaluated by products, or by a compiled loop (`flip_sets`) if numba is
+All patterns of a leaf are evaluated by products, or by a compiled loop (`flip_loop`) if numba is
 installed and there are many.
 """
 
@@ -27,8 +27,7 @@ from bnncert.arrays import BoolArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.kernel.budget import refuse_late, timed
 from bnncert.kernel.container import RejectedError, Section
-from bnncert.kernel.flip_sets import FlipClauses, FlipOrder, FlipSets, consistent
-from bnncert.kernel.flips import Flips, FlipSums
+from bnncert.kernel.flips import FlipClauses, FlipOrder, Flips, FlipSets, FlipSums, consistent
 from bnncert.kernel.geometry import Geometry
 from bnncert.kernel.levels import LayerLevel, Scores
 from bnncert.kernel.section_reading import Clauses
@@ -97,7 +96,7 @@ class Patterns:
     # -- one batch of nodes -----------------------------------------------------------------
 
     def implied(self, nodes: Signs) -> tuple[Signs, BoolArray]:
-        """Return the nodes with the signs that budget and pairs imply, and which may occur."""
+        """Add the signs that budget and pairs imply to nodes, and decide which nodes may occur."""
         nodes, before = self.flips.restricted(nodes), nodes[:0]
         possible = self.flips.left(nodes) >= 0
         while self.excluded.any() and not np.array_equal(nodes, before):
@@ -112,7 +111,7 @@ class Patterns:
         return nodes, possible
 
     def broken(self, nodes: Signs) -> BoolArray:
-        """Return which nodes have all signs of some clause."""
+        """Decide which nodes have all signs of some clause."""
         holds = _literals(nodes).astype(np.float32)
         found = np.zeros(nodes.shape[0], dtype=bool)
         for part in timed(self.clauses):
@@ -122,7 +121,7 @@ class Patterns:
         return found
 
     def reached(self, nodes: Signs) -> BoolArray:
-        """Return the targets that propagation does not exclude, one row for each node."""
+        """Decide which targets propagation does not exclude, one row for each node."""
         states = np.zeros((nodes.shape[0], self.skeleton.size), dtype=np.float32)
         states[:, : self.inputs] = nodes
         possible, last = np.ones(nodes.shape[0], dtype=bool), states
@@ -140,7 +139,7 @@ class Patterns:
     # -- leaves -------------------------------------------------------------------------------
 
     def propagated(self, leaves: Signs) -> tuple[Signs, BoolArray, Integers]:
-        """Return the nodes that propagation leaves open, their open targets, and their leaves."""
+        """Find the nodes that propagation leaves open, their open targets, and their leaves."""
         nodes, possible = self.implied(leaves)
         possible &= not self.skeleton.empty
         index = np.flatnonzero(possible)
@@ -150,17 +149,17 @@ class Patterns:
         return nodes[index[kept]], targets[kept], index[kept]
 
     def counts(self, nodes: Signs) -> Integers:
-        """Return upper bounds of the numbers of patterns, up to MOST_PATTERNS + 1."""
+        """Bound the numbers of patterns from above, up to MOST_PATTERNS + 1."""
         open_, flips = np.count_nonzero(nodes == 0, axis=1), self.flips.most(nodes)
         pairs = zip(open_.tolist(), flips.tolist(), strict=True)
         return np.array([_count(*pair) for pair in pairs], dtype=np.int64)
 
     def countable(self, nodes: Signs) -> BoolArray:
-        """Return which nodes have at most MOST_PATTERNS patterns, by the number of flips."""
+        """Decide which nodes have at most MOST_PATTERNS patterns, by the number of flips."""
         return self.counts(nodes) <= MOST_PATTERNS
 
     def counterexample(self, nodes: Signs, targets: BoolArray) -> Signs | None:
-        """Return a pattern of the nodes that reaches one of their targets, or None."""
+        """Find a pattern of the nodes that reaches one of their targets, or None."""
         counts = self.counts(nodes)
         large = counts >= LOOP
         if counts[large].sum() < LOOP_TOGETHER or self.flip_sets is None:
@@ -193,7 +192,7 @@ class Patterns:
         return None
 
     def _first_occurring(self, patterns: Signs, targets: BoolArray) -> Signs | None:
-        """Return the first pattern that reaches a target of its row and is not excluded."""
+        """Find the first pattern that reaches a target of its row and is not excluded."""
         wrong = patterns[np.any(self.reached(patterns) & targets, axis=1)]
         wrong = wrong[self.implied(wrong)[1] & ~self.broken(wrong)]
         return np.asarray(wrong[0]) if wrong.shape[0] else None
@@ -239,7 +238,7 @@ class Patterns:
 
 @lru_cache(maxsize=10_000)
 def _count(open_: int, flips: int) -> int:
-    """Return the number of patterns with at most `flips` flips, at most MOST_PATTERNS + 1."""
+    """Count the patterns with at most `flips` flips, up to MOST_PATTERNS + 1."""
     total = 0
     for k in range(min(open_, flips) + 1):
         total += comb(open_, k)
@@ -249,7 +248,7 @@ def _count(open_: int, flips: int) -> int:
 
 
 def _literals(nodes: Signs) -> BoolArray:
-    """Return one column for each literal: where it holds."""
+    """Make one column for each literal: where it holds."""
     return np.stack([nodes > 0, nodes < 0], axis=2).reshape(nodes.shape[0], 2 * nodes.shape[1])
 
 

@@ -1,4 +1,4 @@
-"""Check of the proof of one statement: every fact is derived again in exact arithmetic.
+"""Check of ordinary certificates: every fact is derived again in exact arithmetic.
 
 An ordinary certificate consists of the *statement* (network, region, property); *clashes* and
 *clauses*, signs of neurons that exclude each other, each with the multipliers that prove it, and
@@ -6,7 +6,7 @@ An ordinary certificate consists of the *statement* (network, region, property);
 whose branches cover all cases because each one splits a variable into its two signs. Its leaves are
 contradictions or bounds of f above zero. In a tree of first-layer signs for several targets
 (`patterns`), propagation and enumeration close the leaves. Several targets may also be proved by
-one elimination of variables (`elimination`).
+one elimination of variables (`elimination`), or by clauses up to the empty one (`refutation`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from bnncert.kernel import branches
 from bnncert.kernel import section_reading as reading
 from bnncert.kernel.budget import timed
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
+from bnncert.kernel.counterexample import check_point
 from bnncert.kernel.elimination import Elimination
 from bnncert.kernel.geometry import Geometry
 from bnncert.kernel.input_cuts import derive_cuts, read_cuts
 from bnncert.kernel.leaves import Goal
 from bnncert.kernel.patterns import Patterns, PatternTree
+from bnncert.kernel.refutation import Refutation, facts
 from bnncert.kernel.section_reading import Clauses, Multipliers
 from bnncert.kernel.skeleton import Skeleton
 from bnncert.kernel.statement import ScoreFunction, Statement
@@ -34,7 +36,12 @@ from bnncert.model.network import Network
 CONFLICT, RANGES, BOUND, PATTERNS = -1, -2, -3, -4
 
 #: The sections that begin a proof, and those that it consists of.
-PARTS = {"target": "nodes", "patterns": "tree", "elimination": "buckets"}
+PARTS = {
+    "target": "nodes",
+    "patterns": "tree",
+    "elimination": "buckets",
+    "refutation": "lemmas",
+}
 
 
 def check_trees(
@@ -61,7 +68,7 @@ def check_trees(
         current = next(sections, nothing)
     skeleton = Skeleton(network, geometry, clashes)
     clauses = reading.joined(known)
-    done, leaves = set[int](), 0
+    done, leaves, followed = set[int](), 0, 0
     while current.name in (*PARTS, "branched"):
         if current.name == "branched":
             clauses = reading.joined([clauses, _branched(current, geometry)])
@@ -73,15 +80,17 @@ def check_trees(
             raise RejectedError("a target does not exist, or occurs twice")
         done.update(chosen)
         targets = [statement.targets[k] for k in chosen]
-        walk: Walk | PatternTree | Elimination
+        walk: Walk | PatternTree | Elimination | Refutation
         if part == "nodes":
             objective = _objective(current, targets[0])
             goal = Goal(skeleton, objective.of(network), clauses)
             walk = Walk(goal, objective, geometry, clauses)
         elif part == "tree":
             walk = PatternTree(Patterns(skeleton, geometry, clauses, targets))
-        else:
+        elif part == "buckets":
             walk = Elimination(skeleton, clauses, targets)
+        else:
+            walk = Refutation(facts(skeleton, geometry, clauses, targets))
         current = next(sections, nothing)
         while current.name == part or (current.name == "cuts" and part == "nodes"):
             walk.take(current)
@@ -89,15 +98,16 @@ def check_trees(
         walk.finish()
         clauses = reading.joined([clauses, *walk.learned])
         leaves += walk.leaves
+        followed += walk.followed if isinstance(walk, Refutation) else 0
     if current is not nothing:
         raise UnreadableError(f"section {current.name!r} is unknown or out of place")
     if len(done) < len(statement.targets) and not skeleton.empty:
         raise RejectedError("a target is not proved")
-    return clauses.count + sum(c.count for c in clashes.values()), leaves
+    return followed + clauses.count + sum(c.count for c in clashes.values()), leaves
 
 
 def _objective(section: Section, target: list[ScoreFunction]) -> ScoreFunction:
-    """Return the function of a target that its tree shows to be positive."""
+    """Choose the function of a target that its tree shows to be positive."""
     chosen = section.number("objective")
     if chosen >= len(target):
         raise RejectedError("a target has no such objective")
@@ -110,7 +120,7 @@ def _refuse_unproved(clauses: Clauses, geometry: Geometry) -> None:
 
 
 def _branched(section: Section, geometry: Geometry) -> Clauses:
-    """Return the clauses of a section that are proved by branching on inputs."""
+    """Check the clauses of a section that are proved by branching on inputs."""
     found = branches.read_branched(section, geometry)
     branches.refuse_unproved(found, geometry)
     return found.clauses
@@ -206,3 +216,78 @@ class Walk:
         bound = self.goal.bound(view, numbers)
         if not self.goal.function.is_positive_from(bound):
             raise RejectedError(f"a leaf only shows f >= {float(bound):.6g}")
+
+
+# -- the certificates of a file, one after the other ------------------------------------------
+
+#: Fields and arrays of a statement that `Statement.read` compares with the network, or that are
+#: only evidence.
+COMPARED, EVIDENCE = {"network", "sizes", "sign_zero"}, {"inside"}
+
+
+class PartReader:
+    """Reads and checks the parts of a file; each begins with a section `statement`.
+
+    Attributes
+    ----------
+    targets, clauses, leaves
+        The sizes of all proofs that have been checked.
+    """
+
+    def __init__(self, sections: Iterator[Section]) -> None:
+        self._sections = sections
+        #: The first section of the part that follows, if it has been read.
+        self._first: Section | None = None
+        self.targets = self.clauses = self.leaves = 0
+
+    def take(self, network: Network, needed: Section | None = None) -> Statement:
+        """Check the next part, which has to be about this network; return what it proves.
+
+        With `needed`, a section `statement`, the part has to state exactly the same verdict,
+        arithmetic, region and property.
+        """
+        sections = self._part()
+        first = next(sections, Section("end"))
+        statement = Statement.read(first, network)
+        if needed is not None:
+            _refuse_other_statement(first, needed)
+        geometry = Geometry(network.layers[0], statement.space, float32=statement.float32)
+        if statement.verdict == "not_robust":
+            statement = check_point(sections, statement, network, geometry)
+        else:
+            clauses, leaves = check_trees(sections, statement, network, geometry)
+            self.clauses += clauses
+            self.leaves += leaves
+        self.targets += len(statement.targets)
+        return statement
+
+    def finish(self) -> None:
+        """Refuse a file with more parts than were taken."""
+        more = self._first or next(self._sections, None)
+        if more is not None:
+            raise UnreadableError(f"section {more.name!r} is unknown or out of place")
+
+    def _part(self) -> Iterator[Section]:
+        """Yield the sections up to the next statement, which is kept."""
+        first, self._first = self._first or next(self._sections, None), None
+        if first is None:
+            return
+        yield first
+        for section in self._sections:
+            if section.name == "statement":
+                self._first = section
+                return
+            yield section
+
+
+def _refuse_other_statement(stated: Section, needed: Section) -> None:
+    """Reject a part with another verdict, arithmetic, region or property than is needed."""
+    fields, wanted = (
+        {k: v for k, v in s.fields.items() if k not in COMPARED} for s in (stated, needed)
+    )
+    arrays, vectors = (
+        {k: v for k, v in s.arrays.items() if k not in EVIDENCE} for s in (stated, needed)
+    )
+    same = fields == wanted and arrays.keys() == vectors.keys()
+    if not same or not all(np.array_equal(arrays[k], vectors[k]) for k in arrays):
+        raise RejectedError("a part proves another statement than the claim needs")

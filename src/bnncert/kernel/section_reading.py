@@ -44,7 +44,7 @@ class Clauses:
         return np.repeat(np.arange(self.count), np.diff(self.start))
 
     def part(self, first: int, last: int) -> Clauses:
-        """Return clauses first, .., last - 1."""
+        """Take the clauses first, .., last - 1."""
         a, b = int(self.start[first]), int(self.start[last])
         start = self.start[first : last + 1] - a
         return Clauses(start, self.neuron[a:b], self.sign[a:b], self.theta[a:b])
@@ -73,15 +73,21 @@ class Multipliers:
 
     @staticmethod
     def none() -> Multipliers:
-        """Return the multipliers of a bound by ranges alone."""
+        """Make the multipliers of a bound by ranges alone."""
         z, two, four = np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros((0, 4), np.int64)
         return Multipliers(FINEST, z, two, z, four, z, z, z, z)
 
 
-def read_clauses(section: Section, neurons: int, inequalities: int) -> Clauses:
-    """Read clauses over neurons of one layer and the region's inequalities."""
+def read_clauses(
+    section: Section, neurons: int, inequalities: int, *, has_theta: bool = True
+) -> Clauses:
+    """Read clauses over neurons of one layer and the region's inequalities.
+
+    Without `has_theta` their multipliers are 0, and the array of this name is about something else.
+    """
     sizes, neuron = section.integers("sizes_of_clauses"), section.integers("neurons")
-    sign, theta = section.integers("signs"), section.integers("theta")
+    sign = section.integers("signs")
+    theta = section.integers("theta") if has_theta else np.zeros_like(neuron)
     if np.any((sizes < 1) | (sizes > neuron.size)) or int(sizes.sum()) != neuron.size:
         raise UnreadableError(f"section {section.name}: sizes do not add up")
     section.budget.keep(neuron.size)
@@ -93,7 +99,7 @@ def read_clauses(section: Section, neurons: int, inequalities: int) -> Clauses:
 
 
 def joined(parts: list[Clauses]) -> Clauses:
-    """Return several lists of clauses as one."""
+    """Join several lists of clauses."""
     nothing = np.zeros(0, dtype=np.int64)
     sizes = np.concatenate([nothing, *(np.diff(p.start) for p in parts)])
     return Clauses(

@@ -64,21 +64,21 @@ class Rows:
         return int(np.abs(self.values).sum(axis=1).max(initial=0))
 
     def key(self, j: int) -> tuple[bytes, int]:
-        """Return bytes that equal or opposite rows share, and the sign between them."""
+        """Make bytes that equal or opposite rows share, and the sign between them."""
         row = slice(self.matrix.start[j], self.matrix.start[j + 1])
         columns, values = self.matrix.columns[row], self.matrix.values[row]
         flip = -1 if values.size and values[0] < 0 else 1
         return columns.tobytes() + (flip * values).tobytes(), flip
 
     def ranges(self, signs: Signs, excluded: Table) -> tuple[Integers, Integers]:
-        """Return bounds of every row, some variables having known signs (not 0)."""
+        """Bound every row, some variables having known signs (not 0)."""
         known = signs[self.columns].astype(np.int64)
         fixed = (self.values * known).sum(axis=1)
         free = np.where(known == 0, self.values, 0)
         return fixed - self._most(-free, excluded), fixed + self._most(free, excluded)
 
     def _most(self, values: Integers, excluded: Table) -> Integers:
-        """Return an upper bound of each row's sum."""
+        """Bound each row's sum from above."""
         size, literal = np.abs(values), 2 * self.columns + (values < 0)
         if not excluded.any():
             return np.asarray(size.sum(axis=1))
@@ -148,7 +148,7 @@ class Skeleton:
         return len(self.owner)
 
     def literal_table(self, clauses: Clauses) -> SparseRows:
-        """Return proved clauses of first-layer neurons as rows over the literals of variables."""
+        """Write proved clauses of first-layer neurons as rows over the literals of variables."""
         first, real = self.layers[0], clauses.neuron >= 0
         owner, j, s = clauses.owner[real], clauses.neuron[real], clauses.sign[real]
         state = first.state[j]
@@ -202,7 +202,7 @@ class Skeleton:
 
     @staticmethod
     def _leaders(layer: Layer, rest: Integers) -> tuple[Integers, Signs]:
-        """Return the first neuron with the same (or opposite) row and thresholds, and the sign."""
+        """Find the first neuron with the same (or opposite) row and thresholds, and the sign."""
         leader, sign = rest.copy(), np.ones(rest.size, dtype=np.int8)
         seen: dict[tuple[bytes, int, int], tuple[int, int]] = {}
         for k, j in enumerate(timed(rest.tolist())):
@@ -270,7 +270,7 @@ class Skeleton:
 
 
 def _pairs(clauses: Clauses) -> tuple[Integers, Integers]:
-    """Return the two literals 2j + (sign < 0) of every clash, equal if it has only one."""
+    """Find the two literals 2j + (sign < 0) of every clash, equal if it has only one."""
     real = clauses.neuron >= 0
     literal = (2 * clauses.neuron + (clauses.sign < 0))[real]
     count = np.bincount(clauses.owner[real], minlength=clauses.count)
@@ -281,7 +281,7 @@ def _pairs(clauses: Clauses) -> tuple[Integers, Integers]:
 
 
 def _closure(implies: Table) -> Table:
-    """Return the transitive closure."""
+    """Close implications transitively."""
     blocks = [slice(k, k + 1024) for k in range(0, implies.shape[0], 1024)]
     while True:
         more = np.zeros_like(implies)

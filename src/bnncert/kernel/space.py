@@ -1,7 +1,13 @@
-"""The region of a claim: its exact numbers, its description in words, and its points."""
+"""The region of a claim: its exact numbers, its description in words, its points, and its grid.
+
+The values of input i of a grid are, for integers k, origin_i + step_i k in float64 arithmetic,
+rounded to float32 if the claim states it.  If a number of the claim (the centre of a ball, a side
+of the box) lies within a thousandth of a step of such a value, that number replaces the value.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -12,7 +18,6 @@ import numpy.typing as npt
 
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.function import Objects, scaled
-from bnncert.kernel.grid_values import GRID_ARRAYS, StatedGrid
 from bnncert.model.network import Network
 
 Floats = npt.NDArray[np.float64]
@@ -34,6 +39,150 @@ REGIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
 
 #: All fields of a region.
 REGION_FIELDS = {"radius", "within", "inequalities", "grid"}
+
+#: The arrays of a claim about a grid.
+GRID_ARRAYS = ("grid_step", "grid_origin")
+
+#: Share of a step by which a number of the claim may differ from the formula.
+TOLERANCE = 1e-3
+
+#: The largest value of a grid, in float32 and in float64.
+LARGEST, LARGEST_DOUBLE = 1e38, 1e300
+
+#: The largest number of steps from a rough place to the right one.
+MOST_STEPS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class StatedGrid:
+    """The grid of a claim; `known` are numbers of the claim, of which later ones have priority."""
+
+    step: list[float]
+    origin: list[float]
+    single: bool
+    known: Sequence[list[float]]
+    _places: list[dict[int, float]] = field(default_factory=list)
+
+    @staticmethod
+    def read(section: Section, size: int, known: Sequence[Floats]) -> StatedGrid | None:
+        """Read the grid of a claim, or None if it is about real inputs."""
+        if "grid" not in section.fields:
+            return None
+        single = section.text("grid", ("float32", "float64")) == "float32"
+        step, origin = (section.floats(name, size).tolist() for name in GRID_ARRAYS)
+        if not all(s > 0 for s in step):
+            raise RejectedError("a step of the grid is not positive")
+        grid = StatedGrid(step, origin, single, [x.tolist() for x in known])
+        for i in range(size):
+            grid._places.append(grid._known_values(i))
+        return grid
+
+    def _known_values(self, i: int) -> dict[int, float]:
+        found = {}
+        for numbers in self.known:
+            k = self.place(i, Fraction(numbers[i]))
+            if abs(numbers[i] - self._formula(i, k)) <= TOLERANCE * self.step[i]:
+                found[k] = numbers[i]
+        return found
+
+    def own_values(self, i: int) -> dict[int, float]:
+        """Look up the numbers of the claim that are values of input i, by their integers."""
+        return self._places[i]
+
+    def place(self, i: int, x: Fraction) -> int:
+        """Find the integer whose value is about x."""
+        return round((x - Fraction(self.origin[i])) / Fraction(self.step[i]))
+
+    def _formula(self, i: int, k: int) -> float:
+        try:
+            value = self.origin[i] + self.step[i] * k
+        except OverflowError:
+            raise RejectedError("the grid is too fine") from None
+        if abs(value) > (LARGEST if self.single else LARGEST_DOUBLE):
+            raise RejectedError("a value of the grid is too large")
+        return float(np.float32(value)) if self.single else value
+
+    def value(self, i: int, k: int) -> float:
+        """Evaluate input i at the integer k: a number of the claim, or the formula."""
+        return self._places[i].get(k, self._formula(i, k))
+
+    def beyond(self, i: int, bound: Fraction, way: int, *, strict: bool = False) -> float:
+        """Find the first value x with way (x - bound) >= 0, or > 0 if `strict`."""
+        k = self.place(i, bound) - 2 * way
+        # Values have the order of the integers, up to a thousandth of a step.
+        if way * (Fraction(self._formula(i, k)) - bound) > -Fraction(self.step[i]):
+            raise RejectedError("the grid is too fine for its floating-point numbers")
+        for _ in range(MOST_STEPS):
+            gap = way * (Fraction(self.value(i, k)) - bound)
+            if gap > 0 or (gap == 0 and not strict):
+                break
+            k += way
+        found, after = self.value(i, k), self.value(i, k + way)
+        # All values after the next one also lie beyond this one.
+        if (gap > 0 or (gap == 0 and not strict)) and way * (after - found) > self.step[i] / 2:
+            return found
+        raise RejectedError("the grid is too fine for its floating-point numbers")
+
+    def box(self, given: dict[str, Floats], reach: float | None) -> dict[str, Floats]:
+        """Find the outermost grid values of every input of a box, or of a ball in a box.
+
+        `reach` is the largest change of an input of a ball; None if only the box limits it.
+        """
+        exact = {name: [Fraction(v) for v in numbers.tolist()] for name, numbers in given.items()}
+        lower, upper = exact.get("lo", []), exact.get("hi", [])
+        if "center" in exact:
+            lower, upper = exact.get("clip_lo", []), exact.get("clip_hi", [])
+            if reach is not None:
+                low = [c - Fraction(reach) for c in exact["center"]]
+                high = [c + Fraction(reach) for c in exact["center"]]
+                lower, upper = (
+                    list(map(max, low, lower or low)),
+                    list(map(min, high, upper or high)),
+                )
+        return {
+            "grid_lo": np.array([self.beyond(i, x, 1) for i, x in enumerate(lower)]),
+            "grid_hi": np.array([self.beyond(i, x, -1) for i, x in enumerate(upper)]),
+        }
+
+    def contains(self, point: Sequence[Fraction]) -> bool:
+        """Whether all coordinates are values of the grid."""
+        return all(self.has_value(i, x) for i, x in enumerate(point))
+
+    def has_value(self, i: int, x: Fraction) -> bool:
+        """Whether x is a value of input i."""
+        return Fraction(self.value(i, self.place(i, x))) == x
+
+    def nearest(
+        self, center: Sequence[Fraction], lower: Sequence[Fraction], upper: Sequence[Fraction]
+    ) -> list[Fraction]:
+        """Find the nearest grid point to a centre, each coordinate between bounds if possible."""
+        found = []
+        for i, (c, low, high) in enumerate(zip(center, lower, upper, strict=True)):
+            beside = [Fraction(self.beyond(i, c, way)) for way in (-1, 1)]
+            inside = [x for x in beside if low <= x <= high] or beside
+            found.append(min(inside, key=lambda x, c=c: abs(x - c)))  # type: ignore[misc]
+        return found
+
+    def words(self, network: Network) -> str:
+        """Describe the grid in words: integer pixels if it has the pixels of the network."""
+        steps, origins = set(self.step), set(self.origin)
+        step = f"{self.step[0]:.9g}" if len(steps) == 1 else "its own for each input"
+        origin = f"{self.origin[0]:.9g}" if len(origins) == 1 else "an own number for each input"
+        kind = "float32" if self.single else "float64"
+        words = f"on the grid of step {step} from {origin} in {kind}"
+        if self._has_pixels(network):
+            return f"integer pixels only, {words}"
+        return f"integer inputs only, {words}" if self._has_integers() else words
+
+    def _has_integers(self) -> bool:
+        return set(self.step) == {1.0} and all(x.is_integer() for x in self.origin)
+
+    def _has_pixels(self, network: Network) -> bool:
+        """Whether the values are the pixels from 0 to 255 of the network's data box."""
+        if network.pixel_step is None or network.input_lo is None:
+            return False
+        lowest = np.broadcast_to(np.ravel(network.input_lo), len(self.origin))
+        return set(self.step) == {network.pixel_step} and self.origin == lowest.tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +208,7 @@ class Space:
     named: dict[str, Floats] = field(default_factory=dict)
 
     def rationals(self, numbers: Objects) -> list[Fraction]:
-        """Return numbers of the box or the ball as rationals."""
+        """Write numbers of the box or the ball as rationals."""
         return [Fraction(v, 1 << self.shift) for v in numbers.tolist()]
 
     def contains(self, point: list[Fraction]) -> bool:
@@ -114,7 +263,7 @@ class Space:
 
 
 def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
-    """Return the region of a claim, exactly, its description, and that of the data box."""
+    """Read the region of a claim, exactly, its description, and that of the data box."""
     kind, size = section.text("region", tuple(REGIONS)), network.inputs
     given = _given(section, kind, size)
     matrix, right = np.zeros((0, size)), np.zeros(0)
@@ -161,7 +310,7 @@ def read_space(section: Section, network: Network) -> tuple[Space, str, str]:
 
 
 def different(vectors: dict[str, list[Floats]]) -> dict[str, Floats]:
-    """Return the vectors that are not the same for all inputs, which words do not tell."""
+    """Choose the vectors that are not the same for all inputs, which words do not tell."""
     return {
         name: np.concatenate(parts)
         for name, parts in vectors.items()
@@ -170,7 +319,7 @@ def different(vectors: dict[str, list[Floats]]) -> dict[str, Floats]:
 
 
 def _given(section: Section, kind: str, size: int) -> dict[str, Floats]:
-    """Return the vectors of a region; reject fields and arrays of other kinds of regions."""
+    """Read the vectors of a region; reject fields and arrays of other kinds of regions."""
     fields, needed, optional = REGIONS[kind]
     # A field of another kind of region could be mistaken for a part of the claim.
     gridded = "grid" in section.fields
@@ -188,7 +337,7 @@ def _given(section: Section, kind: str, size: int) -> dict[str, Floats]:
 
 
 def _reach(section: Section, kind: str, radius: float, size: int) -> float | None:
-    """Return the largest change of each input of a ball; None if only the data box limits it."""
+    """Read the largest change of each input of a ball; None if only the data box limits it."""
     if kind != "l0":
         return radius
     if not (radius.is_integer() and radius <= size):
@@ -212,7 +361,7 @@ def _ball(kind: str, reach: int | None, exact: dict[str, Objects], shift: int) -
 
 
 def _on_grid(space: Space, grid: StatedGrid, exact: dict[str, Objects]) -> Space:
-    """Return the grid points of a region; its box ends at the outermost grid values."""
+    """Restrict a region to grid points; its box ends at the outermost grid values."""
     lower, upper = exact["grid_lo"], exact["grid_hi"]
     if space.norm == "l0" and not grid.contains(space.rationals(space.center)):
         raise RejectedError("the centre of the l0 ball is not on the grid")
@@ -222,7 +371,7 @@ def _on_grid(space: Space, grid: StatedGrid, exact: dict[str, Objects]) -> Space
 
 
 def _ball_words(kind: str, radius: float, reach: float | None, size: int) -> str:
-    """Return the inputs of a ball in words, without its data box."""
+    """Describe the inputs of a ball in words, without its data box."""
     if kind != "l0":
         return f"the {kind} ball of radius {radius!r}"
     by = "" if reach is None else f", each by at most {reach!r}"
@@ -232,7 +381,7 @@ def _ball_words(kind: str, radius: float, reach: float | None, size: int) -> str
 
 
 def read_radius(value: Any) -> float:
-    """Return the radius, which is a float in every claim."""
+    """Read the radius, which is a float in every claim."""
     exact = exactly(value)
     try:
         radius = float(exact)
@@ -251,7 +400,7 @@ def refuse_wide(numbers: Floats) -> None:
 
 
 def data_box_words(lo: Floats | None, hi: Floats | None, network: Network) -> str:
-    """Return the data box of a ball in words, and whether it is the network's own."""
+    """Describe the data box of a ball in words, and whether it is the network's own."""
     own = _interval(network.input_lo, network.input_hi)
     mine = _interval(lo, hi)
     if lo is None and hi is None:
@@ -275,7 +424,7 @@ def _equal(a: Floats | None, b: Floats | None) -> bool:
 
 
 def _interval(lo: Floats | None, hi: Floats | None) -> str | None:
-    """Return bounds in words, the outermost ones if inputs differ."""
+    """Describe bounds in words, the outermost ones if inputs differ."""
     if lo is None and hi is None:
         return None
     low, high = (
@@ -286,7 +435,7 @@ def _interval(lo: Floats | None, hi: Floats | None) -> str | None:
 
 
 def _nearest_float32(x: Fraction, low: Fraction, high: Fraction) -> Fraction | None:
-    """Return a float32 number next to x within bounds, the nearest if there is one."""
+    """Find a float32 number next to x within bounds, the nearest if there is one."""
     with np.errstate(over="ignore"):
         first = np.float32(float(x))
         beside = [np.nextafter(first, np.float32(s * np.inf)) for s in (-1, 1)]

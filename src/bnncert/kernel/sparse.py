@@ -32,7 +32,7 @@ class SparseRows:
 
     @staticmethod
     def of_weights(weights: Any) -> SparseRows:
-        """Return the weights of a layer unchanged: floats stay floats, and places may repeat."""
+        """Take the weights of a layer unchanged: floats stay floats, and places may repeat."""
         values = np.asarray(weights.data)
         return SparseRows(
             weights.indptr.astype(np.int64),
@@ -45,7 +45,7 @@ class SparseRows:
     def of_entries(
         row: Integers, column: Integers, values: npt.NDArray[Any], shape: tuple[int, int]
     ) -> SparseRows:
-        """Return the matrix with these entries; entries at one place are added up."""
+        """Make the matrix with these entries; entries at one place are added up."""
         place = row * shape[1] + column
         order = np.argsort(place, kind="stable")
         place, values = place[order], values[order]
@@ -58,14 +58,14 @@ class SparseRows:
 
     @staticmethod
     def of_dense(matrix: npt.NDArray[Any]) -> SparseRows:
-        """Return the entries of a matrix that are not 0."""
+        """Take the entries of a matrix that are not 0."""
         row, column = np.nonzero(matrix)
         start = np.searchsorted(row, np.arange(matrix.shape[0] + 1))
         return SparseRows(start, column, matrix[row, column], matrix.shape[1])
 
     @staticmethod
     def stacked(parts: Sequence[SparseRows]) -> SparseRows:
-        """Return the rows of several matrices of one width, one below the other."""
+        """Stack the rows of several matrices of one width, one below the other."""
         sizes = np.concatenate([part.sizes for part in parts])
         return SparseRows(
             np.concatenate([[0], np.cumsum(sizes)]),
@@ -90,24 +90,24 @@ class SparseRows:
         return np.repeat(np.arange(self.count), self.sizes)
 
     def with_values(self, values: npt.NDArray[Any]) -> SparseRows:
-        """Return a matrix with the same places and other entries."""
+        """Put other entries at the same places."""
         return SparseRows(self.start, self.columns, values, self.width)
 
     def take(self, rows: Integers) -> SparseRows:
-        """Return some of the rows, in any order."""
+        """Take some of the rows, in any order."""
         sizes = self.sizes[rows]
         start = np.concatenate([[0], np.cumsum(sizes)])
         entry = np.arange(start[-1]) + np.repeat(self.start[:-1][rows] - start[:-1], sizes)
         return SparseRows(start, self.columns[entry], self.values[entry], self.width)
 
     def dense(self) -> Integers:
-        """Return the matrix with all its zeros."""
+        """Write the matrix with all its zeros."""
         matrix = np.zeros((self.count, self.width), dtype=np.int64)
         matrix[self.row, self.columns] = self.values
         return matrix
 
     def times(self, vector: npt.NDArray[Any]) -> Integers:
-        """Return the product with a vector of integers."""
+        """Multiply with a vector of integers."""
         total = np.zeros(self.count, dtype=np.int64)
         filled = np.flatnonzero(self.sizes)
         if filled.size:
@@ -116,7 +116,7 @@ class SparseRows:
         return total
 
     def product(self, other: SparseRows) -> Integers:
-        """Return the product with another matrix, with all its zeros."""
+        """Multiply with another matrix; the product has all its zeros."""
         total, owner = np.zeros(self.count * other.width, dtype=np.int64), self.row * other.width
         step = 1 + CHUNK // (1 + int(other.sizes.max(initial=0)))
         for k in range(0, owner.size, step):

@@ -58,7 +58,7 @@ class Report:
 def report_of(
     text: str, networks: dict[str, Network], named: dict[str, FloatArray], **rest: Any
 ) -> Report:
-    """Return the report of an accepted certificate.
+    """Write the report of an accepted certificate.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class ScoreFunction:
     tie_is_fine: bool
 
     def of(self, network: Network) -> Function:
-        """Return it as a function of the last layer."""
+        """Write it as a function of the last layer."""
         return Function.of(network, self.scores, self.constant, self.tie_is_fine)
 
     @property
@@ -117,7 +117,7 @@ class Statement:
     point: Sequence[Fraction] = ()
 
     def report(self, network: Network, clauses: int, leaves: int, seconds: float) -> Report:
-        """Return the report of a claim about a network that has been checked."""
+        """Write the report of a claim about a network that has been checked."""
         return report_of(
             self.text,
             {"network": network},
@@ -185,12 +185,12 @@ def _refuse_other_network(section: Section, network: Network) -> None:
 
 
 def classification(label: Any, rivals: Any, ties: Any) -> dict[str, Any]:
-    """Return the property that the score of a class is above those of others, as a file has it."""
+    """State that the score of a class is above those of others, as a file has it."""
     return {"kind": "classification", "label": label, "rivals": rivals, "ties": ties}
 
 
 def read_property(value: Any, network: Network) -> tuple[list[list[ScoreFunction]], str, str]:
-    """Return the functions of all targets, the property in words, and the meaning of a tie."""
+    """Read the functions of all targets, the property in words, and the meaning of a tie."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "classification" and value.keys() == {"kind", "label", "rivals", "ties"}:
         return _classification(value["label"], value["rivals"], value["ties"], network)
@@ -255,6 +255,6 @@ def _objective(value: Any, network: Network) -> ScoreFunction:
 
 
 def _short(number: Fraction) -> str:
-    """Return a number exactly, or rounded if the text would be long."""
+    """Write a number exactly, or rounded if the text would be long."""
     text = str(number)
     return text if len(text) <= 20 else f"about {float(number):.9g}"

@@ -27,11 +27,10 @@ from bnncert.deadline import Deadline
 from bnncert.kernel.branches import COSTLY, FIRST_CHANGE, LEAF, Branch, Branched, Ranges
 from bnncert.kernel.container import RejectedError
 from bnncert.kernel.geometry import Geometry
-from bnncert.kernel.grid_values import StatedGrid
 from bnncert.kernel.section_reading import Clauses, joined
+from bnncert.kernel.space import StatedGrid
 from bnncert.proofs.clause_proof import integer_versions
-from bnncert.regions.highs_ import HighsModel
-from bnncert.regions.linear_program import LinearProgram
+from bnncert.regions.linear_program import HighsModel, LinearProgram
 
 #: The largest number of nodes of one tree.
 MOST_NODES = 1000
@@ -325,6 +324,5 @@ def _simple(multipliers: FloatArray) -> list[list[int]]:
 
 
 def _floats(numbers: npt.NDArray[np.object_], unit: Fraction) -> FloatArray:
-    """Return integers in some unit as floats."""
     flat = [float(int(v) * unit) for v in numbers.reshape(-1)]
     return np.array(flat, dtype=np.float64).reshape(numbers.shape)

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
-from bnncert.engine.verdict import Counterexample
-from bnncert.kernel.container import Section, Writer, read_sections
+from bnncert.deadline import OutOfTimeError
+from bnncert.engine.methods import Context
+from bnncert.engine.verdict import Counterexample, Result
+from bnncert.errors import InputError
+from bnncert.kernel.claims.claim import Claim, Subject
+from bnncert.kernel.container import RejectedError, Section, UnreadableError, Writer, read_sections
+from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import replacing
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Ties
-from bnncert.proofs.writing import region_section
-from bnncert.regions import ImagePath, ImageUnion, InputSet
+from bnncert.problem.float32 import Arithmetic
+from bnncert.proofs.writing import (
+    CertificateError,
+    region_section,
+    write_counterexample,
+    write_proof,
+)
+from bnncert.regions import Ball, Box, Grid, ImagePath, ImageUnion, InputSet, Polytope, Region
+
+ClaimT = TypeVar("ClaimT", bound=Claim)
 
 
 def claim_section(
@@ -24,7 +39,7 @@ def claim_section(
     details: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> Section:
-    """Return a claim about a region, or about all inputs.
+    """State a claim, with its region as an ordinary statement has it; None for all inputs.
 
     Parameters
     ----------
@@ -40,8 +55,30 @@ def claim_section(
     return Section("claim", {"kind": kind, "details": about}, {**stated.arrays, **(arrays or {})})
 
 
+def read_claim(kind: type[ClaimT], section: Section, *networks: Network) -> ClaimT:
+    """Return a claim as the checker reads it; raise InputError if it is none."""
+    try:
+        return kind(section, Subject(*networks))
+    except (RejectedError, UnreadableError) as error:
+        raise InputError(f"the question cannot be answered: {error}") from error
+
+
+def stated_region(section: Section) -> Region:
+    """Return the region of a claim's part, for the engine: a box, a polytope or a ball."""
+    fields, arrays = section.fields, section.arrays
+    grid = Grid(arrays["grid_step"], arrays["grid_origin"]) if "grid" in fields else None
+    if fields["region"] == "box":
+        return Box(arrays["lo"], arrays["hi"], grid)
+    if fields["region"] == "polytope":
+        matrix = arrays["matrix"].reshape(fields["inequalities"], -1)
+        return Polytope(matrix, arrays["right"], arrays["lo"], arrays["hi"])
+    low, high = arrays.get("clip_lo"), arrays.get("clip_hi")
+    radius = float(Fraction(fields["radius"]))
+    return Ball(fields["region"], arrays["center"], radius, low, high, grid)
+
+
 def class_details(problem: Problem, network: Network, ties: Ties) -> dict[str, Any]:
-    """Return the details of claims about a class against rivals."""
+    """Name the network, the class, its rivals and what a tie means."""
     rivals = [int(t.rival) for t in problem.targets if t.rival is not None]
     about = {"network": network.content_hash, "label": problem.label}
     return {**about, "rivals": rivals, "ties": ties}
@@ -68,6 +105,49 @@ def write_claim(
             for section in read_sections(part):
                 writer.add(section)
         writer.end()
+
+
+def write_verdict(
+    path: Path,
+    problem: Problem,
+    stated: Network,
+    result: Result,
+    context: Context,
+    *,
+    arithmetic: Arithmetic = "real",
+    sign_zero: SignZero | None = None,
+) -> Result:
+    """Write the certificate of a verdict, if it is one; if that fails, name the trusted solvers.
+
+    `stated` is the network as its file defines it.
+    """
+    found = result.counterexample
+    if found is None and result.status != "robust":
+        return result
+    try:
+        if isinstance(problem.inputs, ImagePath):
+            write_path(path, problem, problem.inputs, stated, found)
+        elif result.status == "robust":
+            write_proof(
+                path,
+                problem,
+                stated,
+                arithmetic=arithmetic,
+                sign_zero=sign_zero,
+                record=context.record,
+                deadline=context.deadline,
+                progress=context.progress,
+            )
+        elif found is not None:
+            how: dict[str, Any] = {"arithmetic": arithmetic, "sign_zero": sign_zero}
+            write_counterexample(path, problem, stated, found, **how)
+    except (CertificateError, OutOfTimeError) as error:
+        trusted = None
+        if result.status == "robust":
+            solvers = dict.fromkeys(t.trusted for t in result.targets if t.trusted is not None)
+            trusted = ", ".join(solvers) or "bnncert"
+        return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
+    return replace(result, certificate=str(path))
 
 
 # -- shapes of change around an image ---------------------------------------------------------
@@ -100,7 +180,7 @@ def union_claim(
     place: int | None = None,
     parts: Sequence[int] = (),
 ) -> Section:
-    """Return the claim about a union of boxes.
+    """State a union as one claim: the checker splits most boxes itself, without a part.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -86,7 +86,7 @@ class ProofBuilder:
     """Facts about a network on a region, and proofs of functions on it.
 
     The proofs are about `network` (with widened thresholds for float32), and the certificate names
-    the network `stated`.
+    the network `stated`.  Without `presolved` there are no pairs that exclude each other.
     """
 
     def __init__(
@@ -95,19 +95,19 @@ class ProofBuilder:
         stated: Network,
         region: Region,
         space: Space,
-        presolved: Presolved,
+        presolved: Presolved | None,
         *,
         float32: bool,
     ) -> None:
         self.network, self.region = network, region
         self.geometry = Geometry(stated.layers[0], space, float32=float32)
         self.clashes: dict[int, Clauses] = {}
-        for step in presolved.record.steps:
+        for step in presolved.record.steps if presolved is not None else ():
             if step.rule == "clash":
                 found = _clauses(step)
                 if found.count:
                     self.clashes[step.layer] = found
-        if region.inequalities[1].size:
+        if region.inequalities[1].size and presolved is not None:
             self._keep_proved_pairs()
             self._add_stable(presolved)
         try:
@@ -115,12 +115,12 @@ class ProofBuilder:
         except RejectedError:
             # The checker accepts almost all pairs, so they are tried one by one only if it rejects.
             self._keep_proved_pairs()
-            self.skeleton = Skeleton(stated, self.geometry, self.clashes)
+            self.skeleton = self._accepted(stated)
         #: Why the last clause could not be proved.
         self.unproved = ""
         #: Clauses before all trees, those of them that trees of inputs prove and that are not
         #: in the file yet, and all that are known so far.
-        self.clauses = self._triples(presolved)
+        self.clauses = joined([]) if presolved is None else self._triples(presolved)
         self.branched: list[Branched] = []
         self.known = self.clauses
 
@@ -131,6 +131,14 @@ class ProofBuilder:
             if proved.count:
                 # The first layer comes first in the file.
                 self.clashes = {0: proved, **self.clashes}
+
+    def _accepted(self, stated: Network) -> Skeleton:
+        """Build the skeleton; pairs of later layers may need pairs below them that are not kept."""
+        try:
+            return Skeleton(stated, self.geometry, self.clashes)
+        except RejectedError:
+            self.clashes = {layer: found for layer, found in self.clashes.items() if layer == 0}
+            return Skeleton(stated, self.geometry, self.clashes)
 
     def _proved(self, clauses: Clauses) -> Clauses:
         """Return the clauses that the checker accepts, with other multipliers if necessary."""
@@ -222,12 +230,7 @@ class ProofBuilder:
         self.known = joined([self.known, *parts, *(tree.clauses for tree in trees)])
 
     def prove(
-        self,
-        number: int,
-        target: Sequence[ScoreFunction],
-        trace: Trace | None,
-        deadline: Deadline,
-        report: Callable[[int], None] | None = None,
+        self, number: int, target: Sequence[ScoreFunction], trace: Trace | None, deadline: Deadline
     ) -> TargetProof | None:
         """Return a proof that one of the target's functions is positive, or None."""
         chosen = 0 if trace is None else trace.objective
@@ -236,7 +239,7 @@ class ProofBuilder:
             function = target[k].of(self.skeleton.network)
             nodes = None
             for _ in range(MOST_RESTARTS):
-                work = _Work(self, function, target[k], deadline, report)
+                work = _Work(self, function, target[k], deadline)
                 try:
                     nodes = work.run(trace if k == chosen else None)
                 except _NewClauseError:
@@ -276,10 +279,9 @@ class _Work:
         function: Function,
         objective: ScoreFunction,
         deadline: Deadline,
-        report: Callable[[int], None] | None,
     ) -> None:
         self.builder, self.function, self.deadline = builder, function, deadline
-        self.objective, self.report = objective, report
+        self.objective = objective
         self.patterns: Patterns | None = None
         self.cuts: CutNumbers | None = None
         self.goal = Goal(builder.skeleton, function, builder.known)
@@ -312,8 +314,6 @@ class _Work:
                 return None
             made.learned, self.pending = self.pending, None
             nodes.append(made)
-            if self.report is not None:
-                self.report(len(nodes))
             if made.kind >= 0:
                 for sign in (-1, 1):
                     child = path.copy()

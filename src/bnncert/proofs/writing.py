@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.deadline import TIME_IS_UP, Deadline
 from bnncert.engine.presolve.pipeline import presolve
-from bnncert.engine.search.trace import EliminationTrace, PatternTrace, SearchRecord
+from bnncert.engine.search.trace import ClauseTrace, EliminationTrace, PatternTrace, SearchRecord
 from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, Writer
@@ -28,10 +29,18 @@ from bnncert.proofs.branch_proof import joined_trees
 from bnncert.proofs.elimination_proof import EliminationProof, prove_elimination
 from bnncert.proofs.pattern_proof import PatternProof, prove_patterns
 from bnncert.proofs.proof_builder import ProofBuilder, ProofNode
+from bnncert.proofs.refutation_proof import RefutationProof, prove_at_once, prove_refutation
 from bnncert.regions import InputSet
+
+#: Targets that intervals prove, from which on one proof of all takes less than one of each.
+MANY = 4
 
 #: About the largest number of entries in one section.
 SECTION_NUMBERS = 500_000
+
+
+#: A proof of several targets.
+SharedProof: TypeAlias = PatternProof | EliminationProof | RefutationProof
 
 
 class CertificateError(InputError):
@@ -64,9 +73,15 @@ def write_proof(
     section = _statement(problem, stated, "robust", arithmetic, sign_zero)
     claim = _read(section, stated)
     record = record or SearchRecord()
-    builder = _builder(problem, stated, claim.space, record, arithmetic == "float32", limit)
-    together = _together(builder, problem, claim, record, limit)
-    proved = {number for proof in together for number in proof.targets}
+    # What intervals have proved needs no presolved network.
+    alone = record.presolved is None and len(problem.targets) >= MANY and not limit.passed()
+    for with_pairs in (not alone, True):
+        float32 = arithmetic == "float32"
+        builder = _builder(problem, stated, claim.space, record, float32, limit, with_pairs)
+        together = _together(builder, problem, claim, record, limit)
+        proved = {number for proof in together for number in proof.targets}
+        if with_pairs or builder.skeleton.empty or len(proved) == len(problem.targets):
+            break
     with replacing(path) as file:
         writer = Writer(file)
         writer.add(section)
@@ -106,8 +121,11 @@ def _builder(
     record: SearchRecord,
     float32: bool,
     limit: Deadline,
+    with_pairs: bool,
 ) -> ProofBuilder:
     """Return a builder with all clauses that the search has learned."""
+    if not with_pairs:
+        return ProofBuilder(problem.network, stated, problem.region, space, None, float32=float32)
     presolved = record.presolved or presolve(problem.network, problem.region, deadline=limit)
     if any(len(t.leaves) > 1 for t in record.traces.values()):
         # Triples are searched for and recorded when they are used for the first time.
@@ -118,6 +136,7 @@ def _builder(
     found = [trace.clauses for trace in record.traces.values()]
     found += [trace.clauses for trace in record.patterns]
     found += [trace.clauses for trace in record.eliminations]
+    found += [trace.region for trace in record.clause_proofs]
     for clauses in found:
         builder.remember(clauses, limit)
     return builder
@@ -125,14 +144,19 @@ def _builder(
 
 def _together(
     builder: ProofBuilder, problem: Problem, claim: Statement, record: SearchRecord, limit: Deadline
-) -> list[PatternProof | EliminationProof]:
+) -> list[SharedProof]:
     """Return the proofs of several targets each, from the traces of searches for all targets."""
     numbers = {target.name: k for k, target in enumerate(problem.targets)}
-    proofs: list[PatternProof | EliminationProof] = []
+    proofs: list[SharedProof] = []
     if builder.skeleton.empty:
         return proofs
     proved: set[int] = set()
-    traces: list[PatternTrace | EliminationTrace] = [*record.patterns, *record.eliminations]
+    traces: list[PatternTrace | EliminationTrace | ClauseTrace]
+    traces = [*record.patterns, *record.eliminations, *record.clause_proofs]
+
+    known = {*record.traces, *(name for trace in traces for name in trace.targets)}
+    #: Targets without a trace: intervals may prove them.
+    others = {n: claim.targets[n] for name, n in numbers.items() if name not in known}
     for trace in traces:
         chosen = [numbers[name] for name in trace.targets if numbers[name] not in proved]
         targets = {number: claim.targets[number] for number in chosen}
@@ -141,10 +165,17 @@ def _together(
         if isinstance(trace, PatternTrace):
             tree = prove_patterns(builder, targets, trace, limit)
             proofs += [] if tree is None else [tree]
+        elif isinstance(trace, ClauseTrace):
+            more = {n: target for n, target in others.items() if n not in proved}
+            made = prove_refutation(builder, {**targets, **more}, trace, numbers, limit)
+            proofs += [] if made is None else [made]
         else:
             proofs += prove_elimination(builder, targets, trace, limit)
         proved.update(number for proof in proofs for number in proof.targets)
-    return proofs
+    # Intervals have proved all targets, or it is not known who has.
+    alone = len(others) == len(problem.targets) >= MANY
+    made = prove_at_once(builder, others, limit) if alone else None
+    return proofs if made is None else [*proofs, made]
 
 
 def write_counterexample(
@@ -231,7 +262,7 @@ def _condition(scores: dict[str, str], constant: str, fine: bool) -> dict[str, A
 
 
 def _small(values: Any) -> npt.NDArray[Any]:
-    """Return integers in the narrowest sufficient type."""
+    """Store integers in the narrowest type, since most of a proof are small."""
     array = np.asarray(values, dtype=np.int64).reshape(-1)
     for kind in ("|i1", "<i4"):
         info = np.iinfo(kind)
@@ -277,7 +308,7 @@ def _cuts(numbers: CutNumbers | None) -> list[Section]:
     return [Section("cuts", {}, arrays)]
 
 
-def _shared_sections(proof: PatternProof | EliminationProof) -> list[Section]:
+def _shared_sections(proof: SharedProof) -> list[Section]:
     """Return the proof of several targets as sections."""
     if isinstance(proof, EliminationProof):
         sizes = [len(part) for part in proof.parts]
@@ -285,10 +316,24 @@ def _shared_sections(proof: PatternProof | EliminationProof) -> list[Section]:
         arrays = {"sizes": _small(sizes), "scopes": _small(scopes)}
         head = Section("elimination", {"targets": proof.targets})
         return [head, Section("buckets", {}, arrays)]
+    if isinstance(proof, RefutationProof):
+        return [Section("refutation", {"targets": proof.targets}), *_lemmas(proof)]
     out = [Section("patterns", {"targets": proof.targets})]
     for start in range(0, proof.tree.size, SECTION_NUMBERS):
         part = proof.tree[start : start + SECTION_NUMBERS]
         out.append(Section("tree", {}, {"variables": _small(part)}))
+    return out
+
+
+def _lemmas(proof: RefutationProof) -> list[Section]:
+    """Return the clauses of a refutation as sections of moderate size."""
+    out, start = [], proof.start
+    numbers = start + np.arange(start.size)
+    cuts = np.searchsorted(numbers, np.arange(0, numbers[-1], SECTION_NUMBERS))
+    for a, b in pairwise(np.unique([*cuts, start.size - 1]).tolist()):
+        sizes, literals = np.diff(start[a : b + 1]), proof.literals[start[a] : start[b]]
+        arrays = {"sizes": _small(sizes), "literals": _small(literals)}
+        out.append(Section("lemmas", {}, arrays))
     return out
 
 

@@ -8,26 +8,15 @@ statement has them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from bnncert.arrays import FloatArray
-from bnncert.kernel.budget import timed
-from bnncert.kernel.container import (
-    MOST_JSON,
-    REGION_ARRAYS,
-    RejectedError,
-    Section,
-    UnreadableError,
-)
-from bnncert.kernel.rules.disagreement import Condition
+from bnncert.kernel.container import REGION_ARRAYS, RejectedError, Section, UnreadableError
 from bnncert.kernel.space import REGION_FIELDS, Space, has_input, read_space
 from bnncert.kernel.statement import SIGN_OF_ZERO, TIES, Statement
 from bnncert.model.network import Network
-
-#: A condition in JSON has at least its names: "scores", "constant" and "tie_is_fine".
-LEAST_JSON = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +99,7 @@ class Claim(Protocol):
         """Yield what has to be proved; what needs no part is computed here, and has to hold."""
 
     def shown(self) -> Shown:
-        """Return what follows if all parts are proved."""
+        """Say what follows once all parts are proved, and on what it relies."""
 
 
 # -- what claims have in common ---------------------------------------------------------------
@@ -161,26 +150,3 @@ class StatedRegion:
             "inputs": self.inputs,
         }
         return Shown(f"{words} ({', '.join(settings)})", verdict, assumptions, self.space.named)
-
-
-def no_violation(targets: Iterable[tuple[Condition, ...]]) -> dict[str, Any]:
-    """Return the property that in none of the targets all conditions hold.
-
-    It is part of a statement, in which every condition takes more than LEAST_JSON bytes.
-    """
-    made, count = [], 0
-    for target in timed(targets):
-        count += len(target)
-        if count * LEAST_JSON > MOST_JSON:
-            raise RejectedError("its property has more conditions than a statement can have")
-        made.append(
-            [
-                {
-                    "scores": {str(k): str(c) for k, c in condition.scores},
-                    "constant": "0",
-                    "tie_is_fine": condition.strict,
-                }
-                for condition in target
-            ]
-        )
-    return {"kind": "targets", "targets": made}

@@ -409,7 +409,6 @@ class _LeafCells:
 
 
 def _stacked(batches: Sequence[Batch]) -> Batch:
-    """Return the cells of several batches."""
     return Batch(
         *(
             np.concatenate([getattr(b, name) for b in batches])

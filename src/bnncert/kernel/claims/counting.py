@@ -75,7 +75,7 @@ class CountClaim:
             raise RejectedError("the tree does not show the numbers of the claim")
 
     def shown(self) -> Shown:
-        """Return the numbers of points in words."""
+        """Round long numbers outwards, so that the words stay true."""
         lower, upper = self._lower, self._upper
         numbers = f"at least {_text(lower, -1)} and at most {_text(upper, 1)}"
         if lower == upper:
@@ -120,7 +120,7 @@ def _text(number: int, way: int = 0) -> str:
 
 
 def _root(space: Space, network: Network) -> CountedPart:
-    """Return the whole region."""
+    """Begin with all values of all inputs, and with all neurons open."""
     items, shift, budget = read_items(space)
     layer = CountedFirstLayer(network.layers[0], shift)
     neurons = network.layers[0].size

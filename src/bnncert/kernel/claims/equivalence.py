@@ -27,16 +27,14 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.claim import (
-    ClaimPart,
-    ClaimParts,
-    Shown,
-    StatedRegion,
-    Subject,
-    no_violation,
-)
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, StatedRegion, Subject
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
-from bnncert.kernel.rules.disagreement import disagreement, disagreements, scores_agree
+from bnncert.kernel.rules.disagreement import (
+    disagreement,
+    disagreements,
+    no_violation,
+    scores_agree,
+)
 from bnncert.kernel.rules.product import product_network
 from bnncert.kernel.statement import SIGN_OF_ZERO, classification
 from bnncert.model.network import MOST_TIE_CHOICES, Network

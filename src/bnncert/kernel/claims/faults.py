@@ -17,8 +17,7 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, StatedRegion, Subject
 from bnncert.kernel.container import RejectedError, Section, UnreadableError
-from bnncert.kernel.function import Function
-from bnncert.kernel.rules.fault_questions import FaultScope, FaultSetting
+from bnncert.kernel.rules.fault_questions import FaultQuestion, FaultScope, FaultSetting
 from bnncert.kernel.rules.weight_flips import Fault, FaultError, refuse_shared_weights, with_faults
 from bnncert.kernel.space import Space
 from bnncert.kernel.statement import classification, read_property
@@ -41,17 +40,26 @@ class FaultsClaim:
             refuse_shared_weights(self._network)
         except FaultError as error:
             raise RejectedError(str(error)) from error
-        self._region = StatedRegion.read(section, self._network)
-        box = box_around(self._region.space)
-        self._setting = FaultSetting(self._network, self._label, self._rivals, *box)
+        #: The inputs that count.
+        self.region = StatedRegion.read(section, self._network)
+        box = box_around(self.region.space)
+        #: What all rows have in common.
+        self.setting = FaultSetting(self._network, self._label, self._rivals, *box)
         #: The questions that parts have answered.
         self._proved = set[tuple[str, int | None]]()
         self._rows, self._words = found["rows"], list[str]()
-        if not isinstance(self._rows, list) or not self._rows:
-            raise UnreadableError("section claim: there are no rows")
+
+    def part(self, question: FaultQuestion) -> ClaimPart:
+        """Return the part that answers a question: on the region, or for few flips in all."""
+        region = self.region.section
+        if question.flips is not None:
+            region = _few_flips(question.network.inputs, question.flips)
+        return ClaimPart(question.network, region, self._property)
 
     def parts(self) -> ClaimParts:
         """Yield the parts of all rows, each once."""
+        if not isinstance(self._rows, list) or not self._rows:
+            raise UnreadableError("section claim: there are no rows")
         seen = set[FaultScope]()
         for row in self._rows:
             if not isinstance(row, dict) or row.keys() != ROW:
@@ -67,10 +75,10 @@ class FaultsClaim:
             seen.add(scope)
 
     def shown(self) -> Shown:
-        """Return all rows in words."""
+        """Tell all rows in one sentence, since the claim is that all of them hold."""
         classes = f"class {self._label} against {', '.join(map(str, self._rivals))}"
-        words = f"for every input in {self._region.place}, {classes}: {'; '.join(self._words)}"
-        return self._region.shown(words, "faults", self._network, self._ties)
+        words = f"for every input in {self.region.place}, {classes}: {'; '.join(self._words)}"
+        return self.region.shown(words, "faults", self._network, self._ties)
 
     def _row_parts(self, scope: FaultScope, row: dict[str, Any]) -> ClaimParts:
         """Yield the parts that one row needs, and tell it in words."""
@@ -83,7 +91,7 @@ class FaultsClaim:
         if row["faults"] is not None:
             faults = _faults(row["faults"])
             _refuse_outside(scope, faults)
-            faulty, region = with_faults(self._network, faults), self._region.section
+            faulty, region = with_faults(self._network, faults), self.region.section
             yield ClaimPart(faulty, region, self._property, "not_robust")
             told.append(_not_tolerated(len(faults)))
         if not told:
@@ -92,33 +100,16 @@ class FaultsClaim:
 
     def _tolerated_parts(self, scope: FaultScope, count: int, proof: Any) -> ClaimParts:
         if proof == "computed":
-            if proof not in self._setting.proofs(scope):
+            if proof not in self.setting.proofs(scope):
                 raise RejectedError("a row that needs a proof has none")
-            self._compute(scope, count)
+            if not self.setting.is_computed(scope, count, self._ties):
+                raise RejectedError("faults of the last layers may change the class")
             return
-        for question in self._setting.questions(scope, count, proof):
+        for question in self.setting.questions(scope, count, proof):
             key = (question.network.content_hash, question.flips)
             if key not in self._proved:
-                region = self._region.section
-                if question.flips is not None:
-                    region = _few_flips(question.network.inputs, question.flips)
-                yield ClaimPart(question.network, region, self._property)
+                yield self.part(question)
                 self._proved.add(key)
-
-    def _compute(self, scope: FaultScope, count: int) -> None:
-        """Reject a row whose faults of the last layers lower a margin too far."""
-        at = self._setting.at_point
-        assert at is not None
-        for rival, loss in self._setting.losses(scope, count).items():
-            function = self._margin(rival)
-            weighted = (function.weights * at.signs[-1].astype(object)).sum()
-            value = function.constant + Fraction(weighted, function.denominator) - loss
-            if value < function.doubt or (value == function.doubt and not function.tie_is_fine):
-                raise RejectedError("faults of the last layers may change the class")
-
-    def _margin(self, rival: int) -> Function:
-        scores = {self._label: Fraction(1), rival: Fraction(-1)}
-        return Function.of(self._network, scores, Fraction(0), self._ties == "robust")
 
 
 def _few_flips(size: int, flips: int) -> Section:

@@ -11,7 +11,7 @@ from bnncert.kernel.claims.path import PathClaim
 from bnncert.kernel.claims.two_copies import TwoCopiesClaim
 from bnncert.kernel.claims.union import UnionClaim
 from bnncert.kernel.container import Section, UnreadableError
-from bnncert.kernel.parts import PartReader
+from bnncert.kernel.proof import PartReader
 from bnncert.kernel.statement import Report, Statement, report_of
 
 #: The claim of each kind.

@@ -79,7 +79,7 @@ def _about(pivot: FloatArray, claim: ClassifiedImage) -> str:
 
 
 def _path(claim: ClassifiedImage, radius: Fraction, pivot: Any) -> StatedPath:
-    """Return the exact path of a claim."""
+    """Move all inputs alike for brightness, and away from the pivot for contrast."""
     image, none = _exactly(claim.image), [None] * claim.image.size
     lower: list[Fraction | None] = list(none if claim.lower is None else _exactly(claim.lower))
     upper: list[Fraction | None] = list(none if claim.upper is None else _exactly(claim.upper))

@@ -18,27 +18,20 @@ them violates the relation (:mod:`bnncert.kernel.rules.relation_products`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise, product
 from math import prod
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.claim import (
-    ClaimPart,
-    ClaimParts,
-    Shown,
-    StatedRegion,
-    Subject,
-    no_violation,
-)
+from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, StatedRegion, Subject
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
+from bnncert.kernel.rules.disagreement import no_violation
 from bnncert.kernel.rules.relation_products import (
     Relation,
     any_increase_product,
@@ -60,23 +53,11 @@ T = TypeVar("T")
 
 #: Inputs with their values in a part: of a one-hot group, the input that is 1.
 _State: TypeAlias = int | tuple[Fraction, ...]
-_Cell: TypeAlias = list[tuple[tuple[int, ...], _State]]
+_Cell: TypeAlias = tuple[tuple[tuple[int, ...], _State], ...]
 
 
-class ValueChange(Protocol):
-    """Features and the values that they can take, of a claim or of a question."""
-
-    @property
-    def features(self) -> tuple[int, ...]:
-        """The numbers of the inputs."""
-
-    @property
-    def values(self) -> Sequence[Sequence[Fraction | float]]:
-        """The states that they can have."""
-
-
-@dataclass(frozen=True)
-class _Change:
+@dataclass(frozen=True, eq=False)
+class ExactChange:
     """A change of the claim, in exact numbers."""
 
     features: tuple[int, ...]
@@ -104,6 +85,18 @@ class _Change:
         if len(states) > MOST_WORDS:
             states = [*states[:2], "..", f"{states[-1]}: {len(states)} values"]
         return f"input{'' if one else 's'} {names}, with the values {', '.join(states)}"
+
+
+@dataclass(frozen=True, eq=False)
+class SmallChange:
+    """What a part is about: an increase, or a change from the first of two states to the second.
+
+    `cell` has the inputs that are fixed meanwhile: one-hot groups, and what changes in other parts.
+    """
+
+    change: ExactChange
+    cell: _Cell
+    states: tuple[tuple[Fraction, ...], tuple[Fraction, ...]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,19 +156,64 @@ class TwoCopiesClaim:
         self._one_hot = _groups(found["one_hot"], size)
         self._changes = _changes(found["changes"], self._relation, self._arrays, self._one_hot)
         self._groups = [(group, list(_categories(group, self._arrays))) for group in self._one_hot]
-        _refuse_off_grid(self._region.space, self._groups, self._changes)
+        space = self._region.space
+        _refuse_off_grid(space, self._groups, self._changes)
+        #: In the parts of one change, the features of another one have its values, too.
+        self._limited = [c for c in timed(self._changes) if c.values and not _is_full(space, c)]
         self._failure = None if found["failure"] is None else _failure(found["failure"])
+
+    @property
+    def count(self) -> int:
+        """The number of parts of a relation that holds."""
+        groups = prod(len(states) for _, states in self._groups)
+        cells = groups * prod(len(c.values) for c in self._limited)
+        own = {c: len(c.values) for c in self._limited}
+        sizes = (max(1, len(c.values) - 1) * cells // own.get(c, 1) for c in self._changes)
+        return sum(timed(sizes))
+
+    def small_changes(self) -> Iterator[SmallChange]:
+        """Yield what the parts of a relation that holds are about, in order."""
+        if not all(states for _, states in self._groups):
+            raise RejectedError("no category of a one-hot group lies in the region")
+        if self.count > MOST_PARTS:
+            raise RejectedError("it has too many parts")
+        for change in self._changes:
+            others = ((c.features, c.values) for c in self._limited if c is not change)
+            fixed: list[tuple[tuple[int, ...], Sequence[_State]]] = [*self._groups, *others]
+            for states in product(*(states for _, states in fixed)):
+                cell = tuple((group, s) for (group, _), s in zip(fixed, states, strict=True))
+                if not change.values:
+                    yield SmallChange(change, cell)
+                for pair in pairwise(change.values):
+                    yield SmallChange(change, cell, pair)
+
+    def made(self, small: SmallChange) -> tuple[Network, Section]:
+        """Return the product of two copies for a part, and its region."""
+        network, change = self._network, small.change
+        base = self._arrays.with_more(change.features)
+        for features, state in small.cell:
+            values = [f == state for f in features] if isinstance(state, int) else state
+            for f, value in zip(features, values, strict=True):
+                base.fix(f, float(value))
+        if small.states is None:
+            (feature,) = change.features
+            make = any_increase_product if change.step is None else increase_product
+            return make(network, feature).network, _increase(base, feature, change.step)
+        before, after = ([*map(float, state)] for state in small.states)
+        for k, f in enumerate(change.features):
+            base.fix(f, before[k])
+            base.fix(network.inputs + k, after[k])
+        both = values_product(network, change.features, before, after)
+        return both.network, base.section(None, 0.0)
 
     def parts(self) -> ClaimParts:
         """Yield a part for every small change, or the one that fails."""
-        network, space = self._network, self._region.space
-        needed = _needed(network, self._arrays, space, self._changes, self._groups)
+        network, space, needed = self._network, self._region.space, self.small_changes()
         violations = (targets for _, targets in self._relation.violations(network.classes))
         if self._failure is None:
             goal = no_violation(violations)
-            for _, make in timed(needed):
-                both, made = make()
-                yield ClaimPart(both, made, goal)
+            for small in timed(needed):
+                yield ClaimPart(*self.made(small), goal)
             return
         number, wrong = self._failure
         conditions = _nth(violations, wrong)
@@ -184,10 +222,8 @@ class TwoCopiesClaim:
         chosen = _nth(needed, number)
         if chosen is None:
             raise RejectedError("it is about a part that does not exist")
-        change, make = chosen
-        both, made = make()
-        proved = yield ClaimPart(both, made, no_violation([conditions]), "not_robust")
-        pair = change.pair(list(proved.point), network.inputs)
+        proved = yield ClaimPart(*self.made(chosen), no_violation([conditions]), "not_robust")
+        pair = chosen.change.pair(list(proved.point), network.inputs)
         if not all(space.contains(x) for x in pair):
             raise RejectedError("an input of the pair lies outside the region")
         signs = timed(paired_signs(network, *pair))
@@ -266,7 +302,7 @@ def _groups(value: Any, size: int) -> tuple[tuple[int, ...], ...]:
 
 def _changes(
     value: Any, relation: Relation, arrays: _Arrays, one_hot: tuple[tuple[int, ...], ...]
-) -> list[_Change]:
+) -> list[ExactChange]:
     """Return the changes, after a check that the relation is transitive for them."""
     if not isinstance(value, list) or not value:
         raise UnreadableError("section claim: there are no changes")
@@ -286,7 +322,7 @@ def _changes(
     return changes
 
 
-def _change(value: Any, arrays: _Arrays) -> _Change:
+def _change(value: Any, arrays: _Arrays) -> ExactChange:
     if not isinstance(value, dict) or value.keys() != {"features", "step", "values"}:
         raise UnreadableError("section claim: a change is not one")
     features = _numbers(value["features"], arrays.lo.size)
@@ -304,7 +340,7 @@ def _change(value: Any, arrays: _Arrays) -> _Change:
             for f, v in zip(features, state, strict=True):
                 if not Fraction(float(arrays.lo[f])) <= v <= Fraction(float(arrays.hi[f])):
                     raise RejectedError("a value lies outside the region")
-        return _Change(features, None, values)
+        return ExactChange(features, None, values)
     if len(features) != 1:
         raise RejectedError("a change of several features has no values")
     if step is not None and step <= 0:
@@ -314,7 +350,7 @@ def _change(value: Any, arrays: _Arrays) -> _Change:
         raise RejectedError("a step is larger than the region")
     if arrays.grid is not None:
         _refuse_inexact(features[0], step, arrays)
-    return _Change(features, step, ())
+    return ExactChange(features, step, ())
 
 
 def _float(value: Any) -> Fraction:
@@ -335,88 +371,26 @@ def _refuse_inexact(feature: int, step: Fraction | None, arrays: _Arrays) -> Non
     low, high = Fraction(float(arrays.lo[feature])), Fraction(float(arrays.hi[feature]))
     if own <= 0 or step is None or (step / own).denominator != 1:
         raise RejectedError("a step is not one of the grid")
-    if any(((v - origin) / own).denominator != 1 for v in (low, high)):
-        raise RejectedError("the region of a feature does not end at values of its grid")
-    unit = max(own.denominator, origin.denominator)
-    limit = 2**24 if arrays.kind == "float32" else 2**53
-    if max(map(abs, (own, origin, low, high))) * unit >= limit:
-        raise RejectedError("the values of a feature are rounded")
+    if not has_exact_values(own, origin, (low, high), arrays.kind):
+        raise RejectedError("the values of a feature are rounded, or do not end at its bounds")
 
 
-def _needed(
-    network: Network,
-    arrays: _Arrays,
-    space: Space,
-    changes: list[_Change],
-    groups: list[tuple[tuple[int, ...], list[int]]],
-) -> Iterator[tuple[_Change, Callable[[], tuple[Network, Section]]]]:
-    """Yield the changes of the parts, and functions that return their products and regions.
+def has_exact_values(
+    step: Fraction, origin: Fraction, ends: tuple[Fraction, Fraction], kind: str | None
+) -> bool:
+    """Whether the values of a grid between two ends are exactly  first + k step.
 
-    A product takes long, and the check of a failure needs one of them only.
+    It is so if the ends are values, all of them are multiples of one power of two, and they are
+    small enough for numbers of this kind, "float32" or "float64".
     """
-    if not all(states for _, states in groups):
-        raise RejectedError("no category of a one-hot group lies in the region")
-    # In the parts of one change, the features of another one have its values, too.
-    limited = [c for c in timed(changes) if c.values and not takes_all_values(space, c)]
-    # Every one of them has two values at least, so that more would be too many.
-    several = len(limited) > MOST_PARTS.bit_length()
-    if several or prod(len(states) for _, states in groups) > MOST_PARTS:
-        raise RejectedError("it has too many parts")
-    cells: dict[_Change, list[tuple[tuple[int, ...], Sequence[_State]]]] = {
-        c: [*groups, *((o.features, o.values) for o in limited if o is not c)]
-        for c in timed(changes)
-    }
-    sizes = (max(1, len(c.values) - 1) * prod(len(s) for _, s in cells[c]) for c in changes)
-    if sum(timed(sizes)) > MOST_PARTS:
-        raise RejectedError("it has too many parts")
-    for change in changes:
-        for states in product(*(states for _, states in cells[change])):
-            cell = [(group, s) for (group, _), s in zip(cells[change], states, strict=True)]
-            if not change.values:
-                yield change, partial(_increased, network, arrays, change, cell)
-            for pair in pairwise(change.values):
-                yield change, partial(_exchanged, network, arrays, change, cell, *pair)
-
-
-def _cell(arrays: _Arrays, change: _Change, cell: _Cell) -> _Arrays:
-    """Return the arrays of a part, with copies of the changed inputs and the others fixed."""
-    base = arrays.with_more(change.features)
-    for features, state in cell:
-        values = [f == state for f in features] if isinstance(state, int) else state
-        for f, value in zip(features, values, strict=True):
-            base.fix(f, float(value))
-    return base
-
-
-def _increased(
-    network: Network, arrays: _Arrays, change: _Change, cell: _Cell
-) -> tuple[Network, Section]:
-    """Return the product and the region of an increase of one feature."""
-    (feature,) = change.features
-    made = _increase(_cell(arrays, change, cell), feature, change.step)
-    make = any_increase_product if change.step is None else increase_product
-    return make(network, feature).network, made
-
-
-def _exchanged(
-    network: Network,
-    arrays: _Arrays,
-    change: _Change,
-    cell: _Cell,
-    before: tuple[Fraction, ...],
-    after: tuple[Fraction, ...],
-) -> tuple[Network, Section]:
-    """Return the product and the region of a change from one state to another one."""
-    base, states = _cell(arrays, change, cell), [[*map(float, s)] for s in (before, after)]
-    for k, f in enumerate(change.features):
-        base.fix(f, states[0][k])
-        base.fix(network.inputs + k, states[1][k])
-    both = values_product(network, change.features, *states)
-    return both.network, base.section(None, 0.0)
+    if any(((v - origin) / step).denominator != 1 for v in ends):
+        return False
+    unit, limit = max(step.denominator, origin.denominator), 24 if kind == "float32" else 53
+    return max(map(abs, (step, origin, *ends))) * unit < 1 << limit
 
 
 def _refuse_off_grid(
-    space: Space, groups: list[tuple[tuple[int, ...], list[int]]], changes: list[_Change]
+    space: Space, groups: list[tuple[tuple[int, ...], list[int]]], changes: list[ExactChange]
 ) -> None:
     """Reject states of features that are not values of the region's grid."""
     grid, zero, one = space.grid, Fraction(0), Fraction(1)
@@ -433,16 +407,15 @@ def _refuse_off_grid(
             raise RejectedError(f"the value {value} of input {f} is not on the grid")
 
 
-def takes_all_values(space: Space, change: ValueChange) -> bool:
+def _is_full(space: Space, change: ExactChange) -> bool:
     """Whether the values of a change are all that its feature can have in the region."""
     if space.grid is None or len(change.features) > 1:
         return False
     grid, f = space.grid, change.features[0]
-    values = [Fraction(state[0]) for state in change.values]
     ends = (space.rationals(side[f : f + 1])[0] for side in (space.lower, space.upper))
     first, last = (grid.place(f, end) for end in ends)
     # The values of a change are different, on the grid and in the region.
-    return len(values) == last - first + 1
+    return len(change.values) == last - first + 1
 
 
 def _categories(group: tuple[int, ...], arrays: _Arrays) -> Iterator[int]:

@@ -115,7 +115,7 @@ class _Patches:
         self.words = _patch_words(side, value, self.count - 1)
 
     def at(self, number: int) -> Corners:
-        """Return one of the boxes."""
+        """Count positions row by row, after the image itself."""
         if number == 0:
             return self._image, self._image
         (top, left), side = divmod(number - 1, self._across), self._side
@@ -145,7 +145,7 @@ class _Shifts:
         self.words = _shift_words(most, value, claim)
 
     def at(self, number: int) -> Corners:
-        """Return one of the boxes, which is one image."""
+        """Count shifts row by row, after the image itself."""
         if number == 0:
             return self._image, self._image
         middle = self.count // 2

@@ -20,16 +20,22 @@ as functions of these signs.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
+from bnncert.kernel.budget import timed
+from bnncert.kernel.container import MOST_JSON, RejectedError
 from bnncert.kernel.rules.product import Product
 from bnncert.model.layers import OutputLayer
+
+#: A condition in JSON has at least its names: "scores", "constant" and "tie_is_fine".
+LEAST_JSON = 40
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,29 @@ class Condition:
 
     scores: tuple[tuple[int, int], ...]
     strict: bool
+
+
+def no_violation(targets: Iterable[tuple[Condition, ...]]) -> dict[str, Any]:
+    """Return the property that in none of the targets all conditions hold.
+
+    It is part of a statement, in which every condition takes more than LEAST_JSON bytes.
+    """
+    made, count = [], 0
+    for target in timed(targets):
+        count += len(target)
+        if count * LEAST_JSON > MOST_JSON:
+            raise RejectedError("its property has more conditions than a statement can have")
+        made.append(
+            [
+                {
+                    "scores": {str(k): str(c) for k, c in condition.scores},
+                    "constant": "0",
+                    "tie_is_fine": condition.strict,
+                }
+                for condition in target
+            ]
+        )
+    return {"kind": "targets", "targets": made}
 
 
 def disagreement(count: int, i: int, j: int) -> tuple[Condition, ...]:

@@ -30,6 +30,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.kernel.budget import timed
+from bnncert.kernel.function import Function
 from bnncert.kernel.rules import fault_losses
 from bnncert.kernel.rules.fault_losses import last_signs_on
 from bnncert.kernel.rules.weight_flips import (
@@ -129,7 +130,7 @@ class PointSigns:
         return PointSigns(network, lo, found[0]) if len(found) == 1 else None
 
     def below(self, number: int) -> FloatArray | SignArray:
-        """Return the inputs of a layer."""
+        """Take the point for the first layer, and for others the signs below."""
         return self.point if number == 0 else self.signs[number - 1]
 
     def costs(self, number: int) -> IntArray:
@@ -197,6 +198,19 @@ class FaultSetting:
             return FaultQuestion(with_own_flips(self.network, number, count, self.lo, self.hi))
         wrong = min(count, 1) if scope.place == "neuron" else count
         return FaultQuestion(with_wrong_signs(self.network, number, wrong))
+
+    def is_computed(self, scope: FaultScope, count: int, ties: str) -> bool:
+        """Whether all margins at the point exceed their losses by faults of the last layers."""
+        assert self.at_point is not None
+        signs = self.at_point.signs[-1].astype(object)
+        for rival, loss in self.losses(scope, count).items():
+            scores = {self.label: Fraction(1), rival: Fraction(-1)}
+            margin = Function.of(self.network, scores, Fraction(0), ties == "robust")
+            weighted = Fraction((margin.weights * signs).sum(), margin.denominator)
+            value = margin.constant + weighted - loss
+            if value < margin.doubt or (value == margin.doubt and not margin.tie_is_fine):
+                return False
+        return True
 
     def losses(self, scope: FaultScope, count: int) -> dict[int, Fraction]:
         """Return the largest loss of margin over each class by faults above the layer before last.

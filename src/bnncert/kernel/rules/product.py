@@ -96,10 +96,6 @@ class Product:
     second: Network
     shared: tuple[int, ...]
 
-    def second_score(self, number: int) -> int:
-        """Return the number in the product of a score of the second network."""
-        return self.first.classes + number
-
 
 def product_network(
     first: Network,

@@ -39,7 +39,7 @@ from bnncert.model.network import MOST_TIE_CHOICES, Network
 
 
 def violation_name(before: int, after: int) -> str:
-    """Return the name of a change of the class."""
+    """Name a violation by the classes of both inputs."""
     return f"class {before} to {after}"
 
 
