@@ -11,25 +11,32 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from bnncert.deadline import TIME_IS_UP, Deadline
+from bnncert.engine.answer import AnswerT, Interrupted
 from bnncert.engine.method_run import run_method
 from bnncert.engine.methods import REGISTRY, Method, Options, Progress
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.model.description import SignZero
-from bnncert.model.formats.atomic import file_identity, folder_for, replacing
+from bnncert.model.formats.atomic import (
+    UnwritableError,
+    file_identity,
+    folder_for,
+    replacing,
+    writing_for,
+)
 from bnncert.model.network import Network
 from bnncert.problem import Problem
 from bnncert.problem.float32 import Arithmetic
 from bnncert.problem.vnnlib.query import Specification
-from bnncert.proofs.request import CertificateRequest
 
 if TYPE_CHECKING:
     from bnncert.kernel.container import Section
@@ -42,24 +49,19 @@ Announce: TypeAlias = Callable[[Result], None]
 LEAST_SECONDS = 1e-9
 
 
+class UnwrittenError(UnwritableError):
+    """The certificate of an answer cannot be written; `answer` is the answer without it."""
+
+    def __init__(self, error: UnwritableError, answer: Any) -> None:
+        super().__init__(str(error))
+        self.path, self.reason, self.answer = error.path, error.reason, answer
+
+
 @dataclass(frozen=True, eq=False)
 class Effort:
-    """How a question is answered; the keywords of all questions.
+    """How a question is answered: the keywords of all questions, those of :func:`bnncert.verify`.
 
-    Attributes
-    ----------
-    method
-        A name from ``bnncert methods``.
-    timeout
-        Seconds for the whole question; None sets no limit.
-    options
-        Settings of the method.
-    progress
-        Called with a text, the number of steps done and the number of all steps (0: unknown).
-    certificate
-        The file for a certificate of the answer, which ``bnncert check`` accepts.
-    sign_zero
-        Replaces the sign(0) of the model: "plus", "minus" or "either".
+    If the certificate cannot be written, an UnwrittenError has the answer.
     """
 
     method: str = "auto"
@@ -89,6 +91,8 @@ class Prover:
         The limit of the whole question, which began with the prover.
     reason
         Why the last proof has no certificate; empty if it has one.
+    unwritten
+        Why a file of the certificate cannot be written: after it, none is.
     """
 
     effort: Effort
@@ -98,6 +102,7 @@ class Prover:
     options: Options = field(init=False)
     engine: Method = field(init=False)
     reason: str = ""
+    unwritten: UnwritableError | None = None
     _folder: Path | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
     #: The certificates of parts by name, and the number of files.
@@ -131,8 +136,17 @@ class Prover:
 
     @property
     def wants_certificate(self) -> bool:
-        """Whether the answer should have a certificate."""
-        return self.effort.certificate is not None
+        """Whether the answer should have a certificate, and its files can be written."""
+        return self.effort.certificate is not None and self.unwritten is None
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep the error if files cannot be written, as on a full disk: the search goes on."""
+        try:
+            with writing_for(self.path):
+                yield
+        except UnwritableError as error:
+            self.unwritten = error
 
     def decide(
         self,
@@ -178,8 +192,8 @@ class Prover:
         -------
         Result
             The answer; with the name of a file as `certificate` if one is requested and was
-            written.  The certificate of a proof replaces that of an earlier proof of the same name;
-            that of a counterexample is kept only if there is no other.
+            written.  A part has one only if it is proved, and it replaces that of an earlier proof
+            of the same name.
         """
         started, limit = time.monotonic(), min(seconds, self.deadline.remaining())
         parts = [problems] if isinstance(problems, Problem) else problems
@@ -205,11 +219,18 @@ class Prover:
         result = run.result
         if announce is not None:
             announce(result)
-        if file is None:
+        if file is None or not (whole or result.status == "robust"):
+            # A claim follows from proofs; its counterexamples are stated by the question itself.
             return result
         network = parts[0].network if stated is None else stated
-        request = CertificateRequest(file, network, self.arithmetic, self.effort.sign_zero)
-        result = request.write(run.problem, result, run.context)
+        # Imported on use, because most verifications do not write a certificate.
+        from bnncert.proofs.claims import write_verdict
+
+        how: dict[str, Any] = {"arithmetic": self.arithmetic, "sign_zero": self.effort.sign_zero}
+        with self.writing():
+            result = write_verdict(file, run.problem, network, result, run.context, **how)
+        if self.unwritten is not None and whole:
+            raise UnwrittenError(self.unwritten, result)
         total = time.monotonic() - started
         timing = result.timing.spent("certificate", total - result.seconds)
         result = replace(result, seconds=total, timing=timing)
@@ -218,23 +239,19 @@ class Prover:
         return result
 
     def _next_file(self, name: str) -> Path | None:
-        """Return the file for the certificate of a part, if it is kept."""
-        if not name or self._folder is None:
+        """Choose a file for a part that has a name, if the answer is to have a certificate."""
+        if not name or self._folder is None or self.unwritten is not None:
             return None
         self._count += 1
         return self._folder / f"{self._count}.bnncert"
 
     def _keep(self, name: str, file: Path, result: Result) -> None:
         """Remember the certificate of a proof, or why it has none."""
-        if result.certificate is not None and (result.status == "robust" or not self.has(name)):
-            self._proofs[name] = file
-        elif result.status != "robust":
-            file.unlink(missing_ok=True)
-        if result.status == "robust":
-            missing = result.certificate is None
-            self.reason = (result.notes[-1] if result.notes else "") if missing else ""
-            if missing:
-                self._proofs.pop(name, None)
+        if result.certificate is not None:
+            self._proofs[name], self.reason = file, ""
+        else:
+            self._proofs.pop(name, None)
+            self.reason = result.notes[-1] if result.notes else ""
 
     def certified(self, result: Result) -> Result:
         """Return a result; a proof without a certificate, where one is requested, as unknown.
@@ -251,7 +268,7 @@ class Prover:
         return self.reason.endswith(TIME_IS_UP)
 
     def has(self, name: str) -> bool:
-        """Whether there is a certificate of this part."""
+        """Whether there is a certificate that this part is proved."""
         return name in self._proofs
 
     def file(self, name: str) -> Path:
@@ -261,8 +278,13 @@ class Prover:
         self._proofs[name] = file
         return file
 
+    def tell(self, text: str, done: int = 0, total: int = 0) -> None:
+        """Report what the question is doing, if anyone wants to know."""
+        if self.effort.progress is not None:
+            self.effort.progress(text, done, total)
+
     def told(self, prefix: str) -> Progress | None:
-        """Return the progress of a part, whose texts begin with a prefix."""
+        """Let the texts of a part's progress say first, by a prefix, which part it is."""
         show = self.effort.progress
         if show is None or not prefix:
             return show
@@ -273,7 +295,6 @@ class Prover:
         assert self.path is not None
         files = [self._proofs[name] for name in names]
         if claim is not None:
-            # Imported on use, because most verifications do not write a certificate.
             from bnncert.proofs.claims import write_claim
 
             write_claim(self.path, claim, files)
@@ -282,6 +303,54 @@ class Prover:
             with replacing(self.path) as file, part.open("rb") as source:
                 shutil.copyfileobj(source, file)
         return str(self.path)
+
+
+class Search(ABC, Generic[AnswerT]):
+    """The strategy of a question: which part comes next; it has an answer at any time."""
+
+    prover: Prover
+
+    @abstractmethod
+    def run(self) -> None:
+        """Decide parts until the question is answered or its time is up."""
+
+    @abstractmethod
+    def answer(self) -> AnswerT:
+        """Return what is known now, without a certificate."""
+
+    def certified(self, found: AnswerT) -> AnswerT:
+        """Write the certificate; return the answer that names it or says why there is none."""
+        return found
+
+    def with_certificate(self, found: AnswerT) -> AnswerT:
+        """Return the answer with its certificate, if one is requested and can be written."""
+        with self.prover.writing():
+            if self.prover.wants_certificate:
+                return self.certified(found)
+        return found
+
+    def interrupted(self) -> AnswerT:
+        """Return what is known after Ctrl-C."""
+        return self.answer()
+
+    def outcome(self, announce: Callable[[AnswerT], None] | None = None) -> AnswerT:
+        """Search and return the answer; `announce` gets it before its certificate is written.
+
+        Raises Interrupted on Ctrl-C, and UnwrittenError if the certificate cannot be written; both
+        have the answer.
+        """
+        with self.prover:
+            try:
+                self.run()
+            except KeyboardInterrupt as stop:
+                raise Interrupted(self.interrupted()) from stop
+            found = self.answer()
+            if announce is not None:
+                announce(found)
+            found = self.with_certificate(found)
+        if self.prover.unwritten is not None:
+            raise UnwrittenError(self.prover.unwritten, found)
+        return found
 
 
 def refuse_own_file(path: Path | None, network: Network, *, several: bool = False) -> None:

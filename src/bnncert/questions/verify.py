@@ -13,11 +13,10 @@ from bnncert.engine.verdict import Result
 from bnncert.errors import InputError, OutsideDataBoxWarning
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
-from bnncert.problem import Problem, Targets, Ties, from_vnnlib, robustness
+from bnncert.problem import Problem, Rivals, Ties, from_vnnlib, robustness
 from bnncert.problem.float32 import Arithmetic, float32_network
 from bnncert.problem.vnnlib.query import Specification
 from bnncert.questions.prover import Announce, Effort, Prover
-from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
 from bnncert.regions import Cover, ImageUnion, InputSet
 
 
@@ -26,7 +25,7 @@ def verify(
     region: InputSet | Specification,
     label: int | None = None,
     *,
-    targets: Targets = "all",
+    rivals: Rivals = "all",
     ties: Ties = "violation",
     sign_zero: SignZero | None = None,
     arithmetic: Arithmetic = "real",
@@ -50,8 +49,8 @@ def verify(
         :class:`Patch` or :class:`ImageShift`.  Or a query from :func:`read_vnnlib`, which states
         the violation: "robust" is unsat and "not_robust" sat, see `vnncomp_word` of the result.
     label
-        The class that all of them should have; a query has no label, targets or ties.
-    targets
+        The class that all of them should have; a query has no label, rivals or ties.
+    rivals
         "all" rivals, the "runner-up" only (the one with the highest score at the
         centre of the region, as in the paper), a class, or several classes.
     ties
@@ -127,7 +126,9 @@ def verify(
     _check_arithmetic(arithmetic)
     effort = Effort(method, timeout, options, progress, certificate, sign_zero)
     if isinstance(region, ImageUnion):
-        question = UnionQuestion(network, region, _needed(label), targets, ties, arithmetic)
+        from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
+
+        question = UnionQuestion(network, region, _needed(label), rivals, ties, arithmetic)
         return solve_union(question, effort, announce, strict=strict)
     prover = Prover(effort, [network], arithmetic)
     if isinstance(region, Specification):
@@ -135,7 +136,7 @@ def verify(
         return prover.decide(problems, whole=True, stated=network, query=region, announce=announce)
     warn_outside(network, region)
     executed = _executed(network, region, arithmetic)
-    problem = robustness(executed, region, _needed(label), targets, ties)
+    problem = robustness(executed, region, _needed(label), rivals, ties)
     return prover.decide(problem, whole=True, stated=network, strict=strict, announce=announce)
 
 
@@ -144,7 +145,7 @@ def bound(
     region: InputSet,
     label: int,
     *,
-    targets: Targets = "all",
+    rivals: Rivals = "all",
     sign_zero: SignZero | None = None,
     method: str = "sdp",
     timeout: float | None = None,
@@ -155,7 +156,7 @@ def bound(
 
     Parameters
     ----------
-    network, region, label, targets, sign_zero, timeout, options, progress
+    network, region, label, rivals, sign_zero, timeout, options, progress
         Those of :func:`verify`.
     method
         A method that promises a bound, see ``bnncert methods``.
@@ -163,7 +164,7 @@ def bound(
     Returns
     -------
     Result
-        The bounds; `lower` and `upper` of the result are the smallest over all targets.
+        The bounds; `lower` and `upper` of the result are the smallest over all rivals.
 
     Raises
     ------
@@ -183,7 +184,7 @@ def bound(
     warn_outside(network, region)
     options = replace(options or Options(), mode="optimum")
     prover = Prover(Effort(method, timeout, options, progress), [network])
-    return prover.decide(robustness(network, region, label, targets), check_centre=False)
+    return prover.decide(robustness(network, region, label, rivals), check_centre=False)
 
 
 #: The distance of a centre outside the data box that may be due to rounding, relative to the box.
@@ -210,7 +211,6 @@ def warn_outside(network: Network, region: InputSet) -> None:
 
 
 def _needed(label: int | None) -> int:
-    """Return the label of a region."""
     if label is None:
         raise InputError("label is missing: the class that all points of the region should have")
     return label
@@ -240,7 +240,7 @@ def _check_arithmetic(arithmetic: Arithmetic) -> None:
 
 
 def _executed(network: Network, region: InputSet, arithmetic: Arithmetic) -> Network:
-    """Return the network with the chosen arithmetic."""
+    """Widen the thresholds for float32 executions, which a path of images does not have."""
     if arithmetic == "float32" and isinstance(region, Cover):
         raise InputError(
             f"arithmetic float32 is not for {region.norm}: the images of the path are real numbers"

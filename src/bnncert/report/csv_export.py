@@ -47,7 +47,7 @@ def _text(rows: Iterable[Sequence[Any]]) -> str:
 
 def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
     asked = (
-        *("model_hash", "norm", "radius", "clip", "targets", "ties", "question", "method"),
+        *("model_hash", "norm", "radius", "clip", "rivals", "ties", "question", "method"),
         *("timeout", "seed", "sign_zero", "input_index", "input_hash", "label"),
     )
     found = (
@@ -73,12 +73,12 @@ def _result_rows(recorded: Recorded) -> Iterable[Sequence[Any]]:
 
 #: The columns about the inputs of a region, the last ones of each file.
 _REGION = ("inputs", "grid_step", "within")
-_PANEL = ("network", "model_hash", "norm", "clip", "targets", "ties", "labels")
+_PANEL = ("network", "model_hash", "norm", "clip", "rivals", "ties", "labels")
 
 
 def _panel(panel: Panel) -> tuple[str, ...]:
     network = panel.network
-    common = (panel.key.norm, panel.key.clip, panel.key.targets, panel.key.ties, panel.labels)
+    common = (panel.key.norm, panel.key.clip, panel.key.rivals, panel.key.ties, panel.labels)
     return (network.name, network.model_hash, *common)
 
 

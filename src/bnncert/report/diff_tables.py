@@ -223,7 +223,7 @@ def _row_tree(comparison: Comparison, row: Row) -> dict[str, Any]:
         "network_hash": key.model_hash,
         "input": key.input_index,
         **{name: getattr(key, name) for name in ("label", "norm", "radius", "grid")},
-        **{name: getattr(key, name) for name in ("targets", "method")},
+        **{name: getattr(key, name) for name in ("rivals", "method")},
         **{name: getattr(row, name) for name in ("status", "lower", "upper", "seconds")},
     }
 

@@ -128,7 +128,7 @@ def read_results(path: str | Path) -> ResultsOverview:
     >>> from bnncert.results.plan import Selection, plan_run
     >>> from bnncert.results.runner import run_plan
     >>> from bnncert.results.store import ResultsFile
-    >>> from bnncert.model.bundled import load_demo_images, load_demo_network
+    >>> from bnncert.model.loading import load_demo_images, load_demo_network
     >>> images = load_demo_images()
     >>> data = Data(images.pixels, images.labels.astype("int64"), "images")
     >>> plan = plan_run(load_demo_network(), data, [0.0001], selection=Selection(count=2))

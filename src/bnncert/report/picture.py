@@ -26,6 +26,7 @@ from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.network import Network
 from bnncert.questions.explain.explanation_answer import Explanation
+from bnncert.regions import InputSet
 from bnncert.regions.pictures import as_image, difference, figures, marked, png_bytes, shades
 
 #: Characters from dark to light, for terminals without colour.
@@ -119,11 +120,11 @@ class KeptPicture:
         return requested_image(point, self.shape, "--picture")
 
     def _scaled(self) -> FloatArray:
-        """Return the image with values from 0 to 1."""
+        """Scale the image to values from 0 to 1."""
         return self._as_image((self.image - self.lo) / np.maximum(self.hi - self.lo, 1e-300))
 
     def _pixels(self, found: Explanation) -> list[npt.NDArray[np.uint8]]:
-        """Return the image and the marked one, in colour."""
+        """Draw the image and the marked one, both in colour to stand side by side."""
         kept = self._as_image(found.mask.astype(np.float64))
         plain = shades(self._scaled(), 0.0, 1.0)
         coloured = plain if plain.ndim == 3 else np.repeat(plain[..., None], 3, axis=2)
@@ -199,21 +200,19 @@ class CounterexampleFile:
 
     @staticmethod
     def around(
-        path: Path,
-        network: Network,
-        centre: FloatArray,
-        clip_lo: FloatArray | None,
-        clip_hi: FloatArray | None,
-        shape: tuple[int, ...] = (),
-    ) -> CounterexampleFile:
-        """Return the file of counterexamples in a ball; the network's data box has precedence.
+        path: Path | None, network: Network, ball: InputSet | None, shape: tuple[int, ...] = ()
+    ) -> CounterexampleFile | None:
+        """Return the file of counterexamples in a ball, if one is named; a query has no ball.
 
-        `shape` is that of the image which is the centre, if the network states no shape.
+        `shape` is that of the image which is the centre, if the network states no shape.  The
+        network's data box has precedence over that of the ball.
         """
+        if path is None or ball is None:
+            return None if path is None else CounterexampleFile(path, network.input_shape)
         lo, hi = network.input_lo, network.input_hi
         if lo is None or hi is None:
-            lo, hi = clip_lo, clip_hi
-        return CounterexampleFile(path, shape or network.input_shape, centre, lo, hi)
+            lo, hi = ball.clip_lo, ball.clip_hi
+        return CounterexampleFile(path, shape or network.input_shape, ball.middle, lo, hi)
 
     @property
     def _is_picture(self) -> bool:

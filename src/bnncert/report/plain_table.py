@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Column, Table
 
@@ -62,8 +62,9 @@ def plain_table(
     one_line: Collection[str] = (),
     optional: Sequence[str] = (),
     name: str | None = None,
+    rows: Iterable[Iterable[RenderableType]] = (),
 ) -> Table:
-    """Return a table without rows and with the title `name`.
+    """Return a table with the title `name`, to which more rows can be added.
 
     The columns `left` contain text, all others numbers; cells of `one_line` are never wrapped.  The
     columns `optional` are left out on narrow terminals, the first of them first.
@@ -80,4 +81,6 @@ def plain_table(
             no_wrap=title in one_line,
             overflow="fold",
         )
+    for row in rows:
+        table.add_row(*row)
     return table

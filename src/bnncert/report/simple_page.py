@@ -19,7 +19,7 @@ th { position: sticky; top: 0; background: Canvas; }
 
 
 def simple_page(title: str, heading: str, body: str) -> str:
-    """Return a page; `body` is HTML."""
+    """Make a page that needs no other file; `body` is HTML."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -31,7 +31,7 @@ def simple_page(title: str, heading: str, body: str) -> str:
 def simple_table(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, loud: bool = False
 ) -> str:
-    """Return a table under its title; a loud one is red."""
+    """Make a table under its title; a loud one is red."""
     cells = "".join(f"<th>{escape(head)}</th>" for head in heads)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows

@@ -131,7 +131,7 @@ class Panel:
 
     @property
     def key(self) -> InstanceKey:
-        """The key of the first row; all rows share its norm, data box, targets, ties and grid."""
+        """The key of the first row; all rows share its norm, data box, rivals, ties and grid."""
         return self.answers[0].key
 
     @property
@@ -152,29 +152,29 @@ class Panel:
     @property
     def settings(self) -> str:
         """The settings that all rows share, apart from network and norm."""
-        targets, clip = self.key.targets, self.key.clip
-        classes = "all rivals" if targets == "all" else f"{self._classes} only"
+        rivals, clip = self.key.rivals, self.key.clip
+        classes = "all rivals" if rivals == "all" else f"{self._classes} only"
         box = "no data box" if clip == "none" else f"data box {clip.replace(',', ' to ')}"
         return f"{classes}, {box}, ties: {self.key.ties}, {LABEL_WORDS[self.labels]}"
 
     @property
     def _classes(self) -> str:
         """The rivals if they are not all."""
-        targets = self.key.targets
-        if targets == "runner-up":
+        rivals = self.key.rivals
+        if rivals == "runner-up":
             return "the runner-up"
-        return f"class{'es' if ',' in targets else ''} {targets.replace(',', ', ')}"
+        return f"class{'es' if ',' in rivals else ''} {rivals.replace(',', ', ')}"
 
     @property
     def name(self) -> str:
         """Network, norm, inputs and the rivals (if not all) in one line."""
         name = f"{self.network.name}, {self.norm_name}, {self.inputs}"
-        return name if self.key.targets == "all" else f"{name}, {self._classes} only"
+        return name if self.key.rivals == "all" else f"{name}, {self._classes} only"
 
     @property
     def certified_name(self) -> str:
         """The name of the share of robust inputs; an accuracy is about all rivals."""
-        if self.key.targets == "all":
+        if self.key.rivals == "all":
             return CERTIFIED[self.labels]
         return f"certified against {self._classes}"
 
@@ -200,7 +200,7 @@ class Panel:
         return "px" if self.network.pixel_step else "input units"
 
     def rows(self, question: str) -> list[tuple[str, Row]]:
-        """Return the rows of one kind with their series."""
+        """Choose the rows of `verify` or of `bound`, with their series."""
         pairs = zip(self.series, self.answers, strict=True)
         return [(name, row) for name, row in pairs if row.key.question == question]
 
@@ -210,7 +210,7 @@ def panels(recorded: Recorded) -> list[Panel]:
     groups: dict[tuple[str | float | None, ...], list[Row]] = {}
     for r in recorded.rows:
         k = r.key
-        place = (k.model_hash, k.norm, k.clip, k.targets, k.ties, k.grid, k.within, k.value)
+        place = (k.model_hash, k.norm, k.clip, k.rivals, k.ties, k.grid, k.within, k.value)
         groups.setdefault(place, []).append(r)
     series = [_series(rows) for rows in groups.values()]
     # Without those that have no curve, to keep the number of different styles small.

@@ -53,37 +53,27 @@ def summary_table(answered: Iterable[tuple[Instance, Row]]) -> Table:
 
 def radius_table(result: RadiusResult, unit: RadiusUnit) -> Table:
     """Return the table of a search, which has one line."""
-    table = plain_table("certified radius", "falsified radius", "gap", "verify calls", "seconds")
-    gap = f"{result.gap / unit.size:.3g}{unit.name}"
-    table.add_row(
-        *radius_texts(result, unit),
-        gap if math.isfinite(result.gap) else "-",
-        str(result.calls),
-        f"{result.seconds:.2f}",
-    )
-    return table
+    titles = ("certified radius", "falsified radius", "gap", "verify calls", "seconds")
+    gap = f"{result.gap / unit.size:.3g}{unit.name}" if math.isfinite(result.gap) else "-"
+    cells = (*radius_texts(result, unit), gap, str(result.calls), f"{result.seconds:.2f}")
+    return plain_table(*titles, rows=[cells])
 
 
 def probe_table(probes: Sequence[Probe], text: Callable[[float], str]) -> Table:
     """Return the verifications of a search in their order; `text` writes a radius."""
     titles = ("radius", "method", "answer", "seconds")
-    table = plain_table(*titles, left=("method", "answer"))
-    for probe in probes:
-        word = probe.status.replace("_", " ")
-        table.add_row(text(probe.radius), probe.method, word, f"{probe.seconds:.2f}")
-    return table
+    rows = (
+        (text(p.radius), p.method, p.status.replace("_", " "), f"{p.seconds:.2f}") for p in probes
+    )
+    return plain_table(*titles, left=("method", "answer"), rows=rows)
 
 
 def smallest_table(result: SmallestResult) -> Table:
     """Return the table of a search for the smallest perturbation, which has one line."""
-    table = plain_table("minimum", "certified", "falsified", "verify calls", "seconds")
-    text = result.counts.text
-    table.add_row(
-        *(text(count) for count in (result.minimum, result.certified, result.falsified)),
-        str(len(result.probes)),
-        f"{result.seconds:.2f}",
-    )
-    return table
+    sides = map(result.counts.text, (result.minimum, result.certified, result.falsified))
+    cells = (*sides, str(len(result.probes)), f"{result.seconds:.2f}")
+    titles = ("minimum", "certified", "falsified", "verify calls", "seconds")
+    return plain_table(*titles, rows=[cells])
 
 
 def radius_texts(result: RadiusResult, unit: RadiusUnit) -> tuple[str, str]:

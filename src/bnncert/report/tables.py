@@ -47,7 +47,7 @@ def number(value: float) -> str:
 
 
 def result_table(result: Result) -> Table:
-    """Return one row for each target."""
+    """Show the answer and the bounds of each target, and the time that targets share."""
     table = plain_table(
         *("target", "answer", "lower bound", "upper bound", "seconds", "decided by"),
         left=("target", "answer", "decided by"),
@@ -71,7 +71,7 @@ def result_table(result: Result) -> Table:
 
 
 def network_table(network: Network) -> Table:
-    """Return one row for each layer."""
+    """Show the size, the weights and the thresholds of each layer."""
     table = plain_table(
         *("layer", "inputs", "neurons", "weights", "zeros", "values", "thresholds", "sign(0)"),
         left=("layer", "values", "thresholds"),
@@ -110,7 +110,7 @@ def _short(name: str) -> Text:
 
 
 def weight_values(data: np.ndarray) -> str:
-    """Return the values of the non-zero weights of a layer, in words."""
+    """Say of which kind the non-zero weights of a layer are."""
     if data.size == 0:
         return "empty"
     if np.all(np.abs(data) == 1):
@@ -125,7 +125,7 @@ def _zero(sign_zero: str) -> str:
 
 
 def methods_table() -> Table:
-    """Return one row for each registered method."""
+    """Show what each registered method promises and needs."""
     titles = ("method", "promises", "regions", "needs", "what it does")
     table = plain_table(*titles, left=titles)
     for method in REGISTRY.all():
@@ -139,7 +139,7 @@ def methods_table() -> Table:
 
 
 def explanation_tables(result: Result) -> list[Table]:
-    """Return the tables for which the result has data."""
+    """Make the tables of --explain for which the result has data."""
     timing, details = result.timing, [t.details for t in result.targets]
     has_presolve = any("presolve" in d for d in details)
     tables = [presolve_table(result)] if has_presolve else []
@@ -158,11 +158,10 @@ def explanation_tables(result: Result) -> list[Table]:
 
 
 def layer_table(timing: Timing) -> Table:
-    """Return the open neurons of each layer."""
-    table = plain_table("layer", "neurons", "open", name="layers")
-    for number_, layer in enumerate(timing.layers, start=1):
-        table.add_row(str(number_), str(layer.neurons), str(layer.open))
-    return table
+    """Show how many neurons of each layer have no known sign."""
+    counts = enumerate(timing.layers, start=1)
+    rows = ((str(k), str(layer.neurons), str(layer.open)) for k, layer in counts)
+    return plain_table("layer", "neurons", "open", name="layers", rows=rows)
 
 
 def work_table(timing: Timing) -> Table:
@@ -209,7 +208,7 @@ def presolve_table(result: Result) -> Table:
 
 
 def stage_table(result: Result) -> Table:
-    """Return sizes, iterations, gap and time of every solve."""
+    """Show sizes, iterations, gap and time of every solve."""
     titles = ("target", "stage", "unknowns", "iterations", "bound", "gap", "seconds", "status")
     words = ("target", "stage", "status")
     table = plain_table(*titles, left=words, one_line=titles, name="relaxations")
@@ -234,17 +233,13 @@ def stage_table(result: Result) -> Table:
 
 def elimination_table(result: Result) -> Table:
     """Return the statistics of an elimination, which are the same for all of its targets."""
-    titles = ("quantity", "value", "seconds")
-    table = plain_table(*titles, left=("quantity",), name="elimination")
     counts: dict[str, Any] = next(
         (t.details["elimination"] for t in result.targets if "elimination" in t.details), {}
     )
-    for name, value in counts.items():
-        if name != "seconds":
-            table.add_row(name, str(value), "")
-    for part, seconds in counts.get("seconds", {}).items():
-        table.add_row(part, "", f"{seconds:.3f}")
-    return table
+    rows = [(name, str(value), "") for name, value in counts.items() if name != "seconds"]
+    rows += [(part, "", f"{seconds:.3f}") for part, seconds in counts.get("seconds", {}).items()]
+    titles = ("quantity", "value", "seconds")
+    return plain_table(*titles, left=("quantity",), name="elimination", rows=rows)
 
 
 def _gap(primal: float | None, bound: float | None) -> float:

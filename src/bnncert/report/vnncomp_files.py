@@ -98,7 +98,7 @@ class Line:
         return Path(self.vnnlib.removesuffix(".gz")).name.removesuffix(".vnnlib")
 
     def fields(self) -> list[str]:
-        """Return the row."""
+        """Write the columns in the order of the competition's results.csv."""
         cells = vars(self) | {"prepare": "0.00", "seconds": f"{self.seconds:.3f}"}
         cells["certificate"] = "" if self.certificate is None else self.certificate
         return [str(cells[name]) for name in COLUMNS]

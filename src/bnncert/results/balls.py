@@ -24,8 +24,7 @@ from bnncert.regions import (
     Neighbourhood,
     Patch,
 )
-from bnncert.regions.changes import GRIDLESS, VALUED
-from bnncert.regions.radii import Radius
+from bnncert.regions.radii import GRIDLESS, VALUED, Radius
 
 
 @dataclass(frozen=True, eq=False)

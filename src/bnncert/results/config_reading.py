@@ -12,11 +12,9 @@ from bnncert.errors import BnncertError, InputError
 from bnncert.model.description import SignZero
 from bnncert.model.formats.inputs import split_key
 from bnncert.model.formats.labels import KEYED_SUFFIXES
-from bnncert.model.pixel_scale import PixelScale
-from bnncert.problem import Targets, Ties, targets_of
+from bnncert.problem import Rivals, Ties, rivals_of
 from bnncert.regions import ChangeNorm
-from bnncert.regions.changes import VALUED
-from bnncert.regions.radii import Radius, check_clip, read_radius, read_step
+from bnncert.regions.radii import VALUED, PixelScale, Radius, check_clip, read_radius, read_step
 from bnncert.results.config_file import ConfigSection, Node, read_document
 from bnncert.results.configuration import (
     DEMO_DATA,
@@ -34,7 +32,7 @@ from bnncert.results.labelled_points import OWN
 from bnncert.results.rows import Question
 
 _PART_KEYS = (
-    *("data", "norms", "radii", "methods", "question", "targets", "ties", "timeout", "seed"),
+    *("data", "norms", "radii", "methods", "question", "rivals", "ties", "timeout", "seed"),
     *("certificates", "clip", "memory", "scale", "mean", "std", "grid", "within", "value"),
 )
 _TOP_KEYS = ("title", "networks", "parts", *_PART_KEYS)
@@ -192,7 +190,7 @@ def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part
         radii=_radii(section),
         methods=tuple(methods),
         common=Settings(
-            targets=_targets(section),
+            rivals=_rivals(section),
             ties=ties,
             timeout=section.positive("timeout", "seconds"),
             seed=section.integer("seed", 0) or 0,
@@ -297,19 +295,19 @@ def _value(section: ConfigSection, norms: Sequence[ChangeNorm]) -> float | None:
     return None if node is None else section.as_number(node, "value")
 
 
-def _targets(section: ConfigSection) -> Targets:
-    node = section.get("targets")
+def _rivals(section: ConfigSection) -> Rivals:
+    node = section.get("rivals")
     if node is None:
         return "all"
     value: Any = node.value
     if isinstance(value, list):
-        value = [section.as_integer(item, "target", 0) for item in value]
+        value = [section.as_integer(item, "rival", 0) for item in value]
     try:
-        found = targets_of(value)
+        found = rivals_of(value)
     except InputError as error:
         raise section.wrong(str(error), node.line) from error
     if found is None:
-        text = f"targets is {node.kind}; expected all, runner-up, a class or a list of classes"
+        text = f"rivals is {node.kind}; expected all, runner-up, a class or a list of classes"
         raise section.wrong(text, node.line)
     return found
 

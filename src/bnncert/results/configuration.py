@@ -15,10 +15,8 @@ from bnncert.engine.relaxations.linear import Form
 from bnncert.errors import BnncertError, InputError
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
-from bnncert.model.pixel_scale import PixelScale
 from bnncert.regions import ChangeNorm
-from bnncert.regions.changes import VALUED
-from bnncert.regions.radii import Radius
+from bnncert.regions.radii import VALUED, PixelScale, Radius
 from bnncert.results.instance import Settings
 
 

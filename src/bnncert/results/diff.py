@@ -1,6 +1,6 @@
 """What changed between two results files: answers, bounds, times, and contradictions.
 
-Two rows are about the same *question* if network, input, label, region, targets, ties and sign(0)
+Two rows are about the same *question* if network, input, label, region, rivals, ties and sign(0)
 are equal; method, time limit and seed may differ.
 """
 

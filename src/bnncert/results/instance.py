@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import REGISTRY, Options, Progress
 from bnncert.engine.relaxations.linear import Form
@@ -16,12 +17,12 @@ from bnncert.engine.verdict import Result
 from bnncert.errors import InputError, failure_text
 from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
-from bnncert.problem import Targets, Ties
+from bnncert.problem import Rivals, Ties
 from bnncert.problem.float32 import Arithmetic
 from bnncert.questions.verify import bound, verify
 from bnncert.regions import SHAPES, Box, ChangeNorm, Cover, Neighbourhood
-from bnncert.regions.changes import is_union
-from bnncert.regions.radii import Radius
+from bnncert.regions.radii import Radius, is_union
+from bnncert.results.balls import Balls
 from bnncert.results.rows import InstanceKey, LabelSource, Question, Row
 
 
@@ -30,7 +31,7 @@ class Settings:
     """Settings that many instances share."""
 
     norm: ChangeNorm = "linf"
-    targets: Targets = "all"
+    rivals: Rivals = "all"
     ties: Ties = "violation"
     method: str = "auto"
     #: Seconds for each instance.
@@ -131,7 +132,9 @@ class Instance:
     """One question: whether every point of a ball is classified as its label."""
 
     key: InstanceKey
-    ball: Neighbourhood
+    #: The centre, and what all balls of the question have in common.
+    point: FloatArray
+    balls: Balls
     #: The network's own class of the centre.
     predicted: int
     settings: Settings
@@ -149,6 +152,11 @@ class Instance:
     def label(self) -> int:
         """The true class."""
         return self.key.label
+
+    @property
+    def ball(self) -> Neighbourhood:
+        """The inputs that count; made anew by each use, because thousands of them are large."""
+        return self.balls.around(self.point, self.key.radius)
 
     @property
     def group(self) -> InstanceGroup:
@@ -187,19 +195,20 @@ def attempt(
     """Answer one instance; an error becomes an answer without a row."""
     try:
         if instance.certificate is None:
-            return _answered(instance, answer(network, instance, threads, None, watch))
+            return answered(instance, answer(network, instance, threads, None, watch))
         with folder_for(instance.certificate) as folder:
             path = folder / "certificate.bnncert"
             found = answer(network, instance, threads, path, watch)
             content = None if found.certificate is None else Path(found.certificate).read_bytes()
-            return _answered(instance, replace(found, certificate=None), content)
+            return answered(instance, replace(found, certificate=None), content)
     except Exception as error:
         return InstanceAnswer(instance, None, failure=failure_text(error))
 
 
-def _answered(
+def answered(
     instance: Instance, result: Result, certificate: bytes | None = None
 ) -> InstanceAnswer:
+    """Return the row of a result."""
     row = Row.of(instance.key, instance.predicted, result, instance.labels)
     return InstanceAnswer(instance, row, certificate, result=result)
 
@@ -215,7 +224,7 @@ def answer(
     settings = instance.settings
     region, label, options = instance.ball, instance.label, settings.options(threads)
     bounding = settings.question == "bound"
-    if settings.targets != "all" or bounding:
+    if settings.rivals != "all" or bounding:
         # Verification checks only the chosen rivals, but the centre may have any
         # class.  A bound does not check the centre, and a tie there does not exclude a bound.
         ties = "robust" if bounding else settings.ties
@@ -227,16 +236,16 @@ def answer(
         )
         if result.is_misclassified:
             return result
-    targets, method, timeout = settings.targets, settings.method, settings.timeout
+    rivals, method, timeout = settings.rivals, settings.method, settings.timeout
     if bounding:
         return bound(
-            network, region, label, targets=targets, method=method, timeout=timeout, options=options
+            network, region, label, rivals=rivals, method=method, timeout=timeout, options=options
         )
     return verify(
         network,
         region,
         label,
-        targets=targets,
+        rivals=rivals,
         ties=settings.ties,
         arithmetic=settings.arithmetic,
         method=method,
@@ -249,4 +258,4 @@ def answer(
 
 def overdue(instance: Instance, seconds: float) -> InstanceAnswer:
     """Return the answer of a worker that was ended after its time limit: a time-out."""
-    return _answered(instance, Result("timeout", (), seconds, instance.settings.method))
+    return answered(instance, Result("timeout", (), seconds, instance.settings.method))

@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from bnncert.arrays import FloatArray, numbers_hash
+from bnncert.engine.exact_classes import exact_classes
 from bnncert.errors import BnncertError, InputError
-from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.model.formats.inputs import pick_point
-from bnncert.model.loading import load
+from bnncert.model.loading import load, load_demo_images, load_demo_network
 from bnncert.model.network import Network
-from bnncert.problem import Targets, robustness, targets_text
+from bnncert.problem import Rivals, rivals_text, robustness
 from bnncert.regions import Ball, Grid
 from bnncert.regions.radii import inputs_text, radius_text
 from bnncert.results.balls import Balls
@@ -40,7 +40,7 @@ from bnncert.results.instance import (
     certificate_name,
 )
 from bnncert.results.labelled_points import Data, read_data
-from bnncert.results.rows import InstanceKey, NetworkRecord
+from bnncert.results.rows import InstanceKey, LabelSource, NetworkRecord
 
 #: Data that was read: the source, its labels, and the shape and classes of the network.
 _DataKey: TypeAlias = tuple[str, str | None, tuple[int, ...], int]
@@ -211,50 +211,57 @@ def _instances(
         raise InputError("a bound has no certificate; only verdicts have")
     network, data = subject.network, subject.data
     balls = subject.balls(settings)
-    targets = settings.targets
-    classes = targets if isinstance(targets, tuple) else (targets,)
-    asked = [p for p in _classified(subject, balls) if p[2] not in classes]
-    off_grid = 0
-    for index, point, label, _ in asked:
+    rivals = settings.rivals
+    classes = rivals if isinstance(rivals, tuple) else (rivals,)
+    asked = [p for p in _classified(subject, balls) if p.label not in classes]
+    off_grid, seen = 0, set[int]()
+    for p in asked:
         try:
-            robustness(network, Ball("linf", point, 0.0), label, targets)
-            made = [balls.around(point, radius) for radius in sizes]
+            if p.label not in seen:
+                seen.add(p.label)
+                robustness(network, Ball("linf", p.values, 0.0), p.label, rivals)
+            made = [balls.around(p.values, radius) for radius in sizes]
         except InputError as error:
-            raise InputError(f"{data.where} [{index}]: {error}") from error
+            raise InputError(f"{data.where} [{p.number}]: {error}") from error
         off_grid += bool(made[0].notes)
     common = _common_key(subject, settings, balls)
-    step = network.pixel_step
-    instances = []
+    step, instances = network.pixel_step, []
+    labels: LabelSource = "own" if data.labels is None else "given"
+    texts = inputs_text(common.grid_step, step)
+    hashes = [numbers_hash(p.values) for p in asked]
     for radius in sizes:
-        for index, point, label, predicted in asked:
-            content = numbers_hash(point)
-            key = replace(common, input_index=index, input_hash=content, label=label, radius=radius)
+        shown = radius_text(radius, settings.norm, step)
+        for p, content in zip(asked, hashes, strict=True):
+            key = replace(
+                common, input_index=p.number, input_hash=content, label=p.label, radius=radius
+            )
             instances.append(
                 Instance(
                     key,
-                    balls.around(point, radius),
-                    predicted,
+                    p.values,
+                    balls,
+                    p.predicted,
                     settings,
                     subject.name,
-                    radius_text(radius, settings.norm, step),
-                    inputs_text(key.grid_step, step),
-                    "own" if data.labels is None else "given",
+                    shown,
+                    texts,
+                    labels,
                     subject.points,
                     prefix + certificate_name(key) if certificates else None,
                 )
             )
     left_out = len(subject.selection.numbers(data, network)) - len(asked)
     counts = {
-        f"{left_out} input(s) of class {_or_text(targets)}, the target itself, left out": left_out,
+        f"{left_out} input(s) of class {_or_text(rivals)}, the rival itself, left out": left_out,
         f"{off_grid} input(s) are not on the grid; the balls stay around them": off_grid,
     }
     notes = (*data.notes, *(note for note, count in counts.items() if count))
     return instances, notes
 
 
-def _or_text(targets: Targets) -> str:
-    """Return targets as in "1 or 2"."""
-    return targets_text(targets).replace(",", " or ")
+def _or_text(rivals: Rivals) -> str:
+    """Return rivals as in "1 or 2"."""
+    return rivals_text(rivals).replace(",", " or ")
 
 
 def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> InstanceKey:
@@ -267,7 +274,7 @@ def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> Instance
         norm=settings.norm,
         radius=0.0,
         clip=_clip_text(balls.lo, balls.hi),
-        targets=targets_text(settings.targets),
+        rivals=rivals_text(settings.rivals),
         method=settings.method_text,
         timeout=settings.timeout,
         ties=settings.ties,
@@ -280,18 +287,31 @@ def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> Instance
     )
 
 
-def _classified(subject: _Subject, balls: Balls) -> Iterator[tuple[int, FloatArray, int, int]]:
-    """Yield the chosen points as (number, values, label, class of the network)."""
+class _Classified(NamedTuple):
+    """A chosen point: its number and values, its label, and the class of the network."""
+
+    number: int
+    values: FloatArray
+    label: int
+    predicted: int
+
+
+def _classified(subject: _Subject, balls: Balls) -> Iterator[_Classified]:
+    """Yield the chosen points."""
     network, data = subject.network, subject.data
     box = None
     if network.input_lo is not None and network.input_hi is not None:
         box = (network.input_lo, network.input_hi)
-    for index in subject.selection.numbers(data, network):
-        point = pick_point(data.array, index, network.input_shape, box, data.where)
-        point = balls.centre(point)
-        predicted = int(network.classify(point)[0])
+    numbers = subject.selection.numbers(data, network)
+    points = [
+        balls.centre(pick_point(data.array, index, network.input_shape, box, data.where))
+        for index in numbers
+    ]
+    for index, values, own in zip(
+        numbers, points, exact_classes(network, np.stack(points)).tolist(), strict=True
+    ):
         stated = data.label(index, network)
-        yield index, point, predicted if stated is None else stated, predicted
+        yield _Classified(index, values, own if stated is None else stated, own)
 
 
 def _clip_text(lo: Any, hi: Any) -> str:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -46,7 +47,7 @@ class InstanceKey:
     norm: ChangeNorm
     radius: float
     clip: str
-    targets: str
+    rivals: str
     method: str
     timeout: float | None
     ties: str
@@ -70,7 +71,7 @@ class InstanceKey:
         """The step of the grid, or None."""
         return None if self.grid is None else float(self.grid.partition(",")[0])
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of all fields: one column, because NULLs are never equal in a UNIQUE index."""
         stated = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -1,7 +1,8 @@
 """Running a plan: instances without an answer in the results file are answered.
 
-Only the calling process writes, each row at once.  Running a plan again after an interruption
-therefore continues it, and running a finished plan again computes nothing.
+Instances that intervals decide are answered many at once, all others one by one.  Only the calling
+process writes: the rows of a batch together, every other row at once.  Running a plan again after
+an interruption therefore continues it, and running a finished plan again computes nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bnncert.engine.scheduler import check_address
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import make_folder, write_atomically
 from bnncert.results.instance import Instance, InstanceAnswer
+from bnncert.results.interval_batches import in_batches
 from bnncert.results.plan import Plan
 from bnncert.results.rows import InputRecord, Row
 from bnncert.results.store import ResultsFile
@@ -61,8 +63,8 @@ class Finished:
 
 def finished_rows(plan: Plan, results: ResultsFile) -> AnsweredInstances:
     """Return the instances that the file answers, in the order of the plan."""
-    found = ((instance, results.get(instance.key)) for instance in plan.instances)
-    return tuple((instance, row) for instance, row in found if row is not None)
+    found = results.get(instance.key for instance in plan.instances)
+    return tuple((i, found[i.key]) for i in plan.instances if i.key in found)
 
 
 def run_plan(
@@ -82,23 +84,43 @@ def run_plan(
     folder = certificates or default_folder(results.path)
     report = progress or (lambda done, total, answer: None)
     _describe(plan, results)
-    unanswered = [i for i in plan.instances if not results.has(i.key)]
+    known = results.answered()
+    unanswered = [i for i in plan.instances if i.key.digest not in known]
     total = len(plan.instances)
     done = total - len(unanswered)
-    report(done, total, None)
     failures: list[InstanceAnswer] = []
+
+    def enter(*answers: InstanceAnswer) -> None:
+        nonlocal done
+        rows = [_complete_row(a, a.row, folder, results) for a in answers if a.row is not None]
+        if rows:
+            results.add(*rows)
+        for answer in answers:
+            if answer.row is None:
+                failures.append(answer)
+            done += 1
+            report(done, total, answer)
+
+    def open_ones() -> Iterator[Instance]:
+        for batch in in_batches(plan.networks, unanswered):
+            decided: list[InstanceAnswer] = []
+            for instance, answer in batch:
+                if answer is not None:
+                    decided.append(answer)
+                    continue
+                enter(*decided)
+                decided.clear()
+                # Another process may have answered it meanwhile.
+                if not results.has(instance.key):
+                    yield instance
+            enter(*decided)
+
+    report(done, total, None)
     if unanswered:
-        # Checked again before each instance: another process may have answered it meanwhile.
-        instances = (i for i in unanswered if not results.has(i.key))
         # Closed at once at the end, because closing stops the workers.
-        with closing(_answers(plan, instances, place or Place())) as answers:
+        with closing(_answers(plan, open_ones(), place or Place())) as answers:
             for answer in answers:
-                if answer.row is None:
-                    failures.append(answer)
-                else:
-                    results.add(_complete_row(answer, answer.row, folder, results))
-                done += 1
-                report(done, total, answer)
+                enter(answer)
     return Finished(finished_rows(plan, results), tuple(failures))
 
 
@@ -113,7 +135,7 @@ def _describe(plan: Plan, results: ResultsFile) -> None:
     asked = {i.key.model_hash for i in plan.instances}
     inputs = {
         i.key.input_hash: InputRecord(
-            i.key.input_hash, i.key.label, shapes[i.key.model_hash], i.ball.middle
+            i.key.input_hash, i.key.label, shapes[i.key.model_hash], i.point
         )
         for i in plan.instances
     }

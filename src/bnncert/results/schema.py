@@ -18,7 +18,7 @@ from bnncert.model.formats.file_content import parse_json
 
 #: What a file states: its format, and the version of its tables.
 FORMAT = "bnncert results"
-SCHEMA_VERSION = "7"
+SCHEMA_VERSION = "8"
 
 _TABLES = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -26,7 +26,7 @@ _TABLES = (
     """CREATE TABLE results (
         key TEXT NOT NULL UNIQUE, model_hash TEXT NOT NULL, input_index INTEGER NOT NULL,
         input_hash TEXT NOT NULL, label INTEGER NOT NULL, norm TEXT NOT NULL, radius REAL NOT NULL,
-        clip TEXT NOT NULL, targets TEXT NOT NULL, method TEXT NOT NULL, timeout REAL,
+        clip TEXT NOT NULL, rivals TEXT NOT NULL, method TEXT NOT NULL, timeout REAL,
         ties TEXT NOT NULL, sign_zero TEXT NOT NULL, seed INTEGER NOT NULL,
         predicted INTEGER NOT NULL, status TEXT NOT NULL, lower REAL, upper REAL,
         seconds REAL NOT NULL, stage TEXT NOT NULL, per_target TEXT NOT NULL, counterexample BLOB,
@@ -100,7 +100,7 @@ _CHOICES = {"status": STATUSES, "question": QUESTIONS, "labels": LABEL_SOURCES}
 _TYPES: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(
         (
-            *("model_hash", "input_hash", "norm", "clip", "targets", "method", "ties", "stage"),
+            *("model_hash", "input_hash", "norm", "clip", "rivals", "method", "ties", "stage"),
             *("sign_zero", "version", "finished_at", "per_target", "data", "scale"),
         ),
         (str, "text"),

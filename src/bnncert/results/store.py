@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -76,6 +76,7 @@ class ResultsFile:
     def __init__(self, path: str | Path, *, writable: bool = True) -> None:
         self.path = Path(path)
         self._writable = writable
+        self._known: set[str] = set()
         self._refuse_other_files()
         with self._one_line():
             # Never mode=ro: after a kill, SQLite must undo an incomplete row before it can read.
@@ -126,9 +127,21 @@ class ResultsFile:
             query = "SELECT 1 FROM results WHERE key = ?"
             return self._connection.execute(query, (key.digest,)).fetchone() is not None
 
-    def get(self, key: InstanceKey) -> Row | None:
-        """Return the answer to this question, or None."""
-        return next(self._select("WHERE key = ?", (key.digest,)), None)
+    def get(self, keys: Iterable[InstanceKey]) -> dict[InstanceKey, Row]:
+        """Return the answers to those of the questions that the file answers."""
+        wanted = {key.digest: key for key in keys}
+        if len(wanted) == 1:
+            chosen = self._select("WHERE key = ?", tuple(wanted))
+        else:
+            chosen = self._select("", (), wanted=wanted)
+        return {row.key: row for row in chosen}
+
+    def answered(self) -> set[str]:
+        """Return the digests of all questions that the file answers."""
+        with self._one_line():
+            if "results" not in self._tables():
+                return set()
+            return {key for (key,) in self._connection.execute("SELECT key FROM results")}
 
     def rows(self, *, evidence: bool = True) -> list[Row]:
         """Return every row, in the order of writing.
@@ -157,16 +170,21 @@ class ResultsFile:
             counterexample=stored_floats(found[1], f"{where}, counterexample"),
         )
 
-    def add(self, row: Row) -> bool:
-        """Write a row to the disk; return False if the file has an answer to the question."""
-        values = {"key": row.key.digest, **asdict(row.key)}
-        values.update({name: getattr(row, name) for name in _ROW_COLUMNS})
-        names, marks = ", ".join(values), ", ".join("?" * len(values))
-        with self._one_line(), self._transaction():
-            cursor = self._connection.execute(
-                f"INSERT OR IGNORE INTO results ({names}) VALUES ({marks})", tuple(values.values())
+    def add(self, *rows: Row) -> int:
+        """Write rows to the disk together; return how many questions had no answer before."""
+        names = ("key", *_KEY_COLUMNS, *_ROW_COLUMNS)
+        marks = ", ".join("?" * len(names))
+        cells = [
+            (
+                row.key.digest,
+                *(getattr(row.key, name) for name in _KEY_COLUMNS),
+                *(getattr(row, name) for name in _ROW_COLUMNS),
             )
-            return cursor.rowcount == 1
+            for row in rows
+        ]
+        with self._one_line(), self._transaction():
+            query = f"INSERT OR IGNORE INTO results ({', '.join(names)}) VALUES ({marks})"
+            return self._connection.executemany(query, cells).rowcount
 
     def replace_other(self, answer: OtherAnswer) -> None:
         """Write an answer of another kind to the disk, instead of an older one if there is one."""
@@ -317,17 +335,25 @@ class ResultsFile:
                 yield dict(zip(names, record, strict=True))
 
     def _select(
-        self, clause: str, values: tuple[Any, ...], left_out: dict[str, str] | None = None
+        self,
+        clause: str,
+        values: tuple[Any, ...],
+        left_out: dict[str, str] | None = None,
+        wanted: Container[str] | None = None,
     ) -> Iterator[Row]:
-        """Yield rows; the columns `left_out` are constants instead of stored values."""
+        """Yield rows, those of the `wanted` questions or all.
+
+        The columns `left_out` are constants instead of stored values.
+        """
         names = ("rowid", *_KEY_COLUMNS, *_ROW_COLUMNS)
         with self._one_line():
             if "results" not in self._tables():
                 return
-            columns = ", ".join((left_out or {}).get(name, name) for name in names)
+            columns = ", ".join((left_out or {}).get(name, name) for name in ("key", *names))
             found = self._connection.execute(f"SELECT {columns} FROM results {clause}", values)
-            for record in found:
-                yield self._row(dict(zip(names, record, strict=True)))
+            for digest, *record in found:
+                if wanted is None or digest in wanted:
+                    yield self._row(dict(zip(names, record, strict=True)))
 
     def _row(self, cells: dict[str, Any]) -> Row:
         """Return a row from its checked cells."""
@@ -363,7 +389,10 @@ class ResultsFile:
         return FormatError(f"{self.path}: not a bnncert results file{untouched}")
 
     def _tables(self) -> set[str]:
-        return plain_tables(self._connection)
+        """Return the tables; a results file that has them keeps them."""
+        if not self._known:
+            self._known = plain_tables(self._connection)
+        return self._known
 
     def _check_version(self, tables: set[str]) -> None:
         """Raise if these are not the tables of a results file of this version."""

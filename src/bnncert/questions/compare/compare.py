@@ -25,8 +25,9 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import OutOfTimeError
 from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
-from bnncert.engine.verdict import Result
+from bnncert.engine.verdict import Counterexample, Result
 from bnncert.errors import InputError
+from bnncert.kernel.container import Section
 from bnncert.kernel.rules.canonical_neurons import first_layer_neurons
 from bnncert.kernel.rules.disagreement import disagreement, disagreements, scores_agree
 from bnncert.kernel.rules.product import Product, product_network
@@ -42,15 +43,14 @@ from bnncert.questions.compare.comparison_answer import (
     Status,
 )
 from bnncert.questions.compare.difference import (
-    UNDETERMINED,
     BoundarySearch,
     compare_inputs,
     condition_target,
     difference_at,
-    exact_class,
 )
 from bnncert.questions.compare.normal_forms import compare_layers
-from bnncert.questions.prover import Effort, Prover
+from bnncert.questions.exact_evaluation import UNDETERMINED, exact_class
+from bnncert.questions.prover import Effort, Prover, Search
 from bnncert.regions import Box, Region, refuse_cover
 
 #: Share of the time for the search of a difference, and its seconds at most; then those for the
@@ -61,6 +61,10 @@ EXCLUSION_SHARE, MOST_EXCLUSION_SECONDS = 0.3, 60.0
 #: With more conditions than this for all pairs of classes, i and j are compared with each other
 #: only at first.
 MOST_CONDITIONS = 400
+
+
+#: The name of the part that shows a difference.
+POINT = "point"
 
 
 def compare(
@@ -114,7 +118,7 @@ def compare(
     InputError
         If the networks do not have the same numbers of inputs and classes, or as :func:`verify`.
     Interrupted
-        On Ctrl-C; its `answer` is what was known by then.
+        As :func:`verify`.
 
     Examples
     --------
@@ -141,19 +145,10 @@ def compare(
     else:
         words = place.describe()
         scope = f"the data box ({words})" if region is None else f"the {words}"
-    with prover:
-        search = ComparisonSearch(prover, a, b, place, scope)
-        if place is not region:
-            search.note(_about_boxes(a, b))
-        try:
-            search.run(rows)
-        except KeyboardInterrupt as stop:
-            if isinstance(stop, Interrupted):
-                search.update(targets=stop.answer.targets)
-            raise Interrupted(search.answer()) from stop
-        except OutOfTimeError:
-            search.update("timeout")
-        return search.answer()
+    search = ComparisonSearch(prover, a, b, place, scope, rows)
+    if place is not region:
+        search.note(_about_boxes(a, b))
+    return search.outcome()
 
 
 def _refuse(a: Network, b: Network, region: Region | None) -> None:
@@ -198,21 +193,31 @@ def _about_boxes(a: Network, b: Network) -> str:
     return "the networks state different data boxes; inputs in both of them count"
 
 
-class ComparisonSearch:
+class ComparisonSearch(Search[NetworkComparison]):
     """One comparison; `known` is the answer so far.
 
-    `region` has the inputs that count; None if these are given inputs, or all.
+    `region` has the inputs that count; None if these are given inputs, or all.  On a region,
+    `points` are where a difference is searched first.
     """
 
     def __init__(
-        self, prover: Prover, a: Network, b: Network, region: Region | None, scope: str
+        self,
+        prover: Prover,
+        a: Network,
+        b: Network,
+        region: Region | None,
+        scope: str,
+        points: FloatArray | None,
     ) -> None:
-        self.prover, self.a, self.b, self.region = prover, a, b, region
+        self.prover, self.a, self.b, self.region, self._given = prover, a, b, region, points
         self.known = NetworkComparison("unknown", "", scope, compare_layers(a, b), (), 0.0)
         #: The class of both networks at the centre, and those that each cannot give on the region.
         self._label = UNDETERMINED
         self._excluded: dict[str, frozenset[int]] = {"A": frozenset(), "B": frozenset()}
         self._certified: set[str] = set()
+        #: The claim of the certificate with the names of its parts, and where the classes differ.
+        self._claim: tuple[Section, Sequence[str]] | None = None
+        self._point: tuple[Problem, Counterexample] | None = None
         bounds = [net.layers[0].enclosure for net in (a, b)]
         counts = [int(np.count_nonzero(low != high)) for low, high in bounds]
         if any(counts):
@@ -236,11 +241,31 @@ class ComparisonSearch:
             self.update(notes=(*self.known.notes, text))
 
     def answer(self) -> NetworkComparison:
-        """Return the answer with the time that it took."""
+        """Add the time to what is known."""
         return replace(self.known, seconds=self.prover.deadline.elapsed())
 
-    def run(self, points: FloatArray | None) -> None:
-        """Compare the networks; on a region, `points` are where a difference is searched first."""
+    def certified(self, found: NetworkComparison) -> NetworkComparison:
+        """Write the claim with its parts, if there is one."""
+        if self._claim is None:
+            return found
+        if self._point is not None:
+            problem, point = self._point
+            try:
+                write_counterexample(self.prover.file(POINT), problem, problem.network, point)
+            except CertificateError as error:
+                self.note(str(error))
+                return self.answer()
+        self.update(certificate=self.prover.finish(*self._claim))
+        return self.answer()
+
+    def run(self) -> None:
+        """Compare the networks, until the time is up."""
+        try:
+            self._compare(self._given)
+        except OutOfTimeError:
+            self.update("timeout")
+
+    def _compare(self, points: FloatArray | None) -> None:
         if self._by_neurons():
             return
         if self.a.classes < 2:
@@ -402,7 +427,11 @@ class ComparisonSearch:
 
     def _decide(self, problem: Problem, name: str, seconds: float = np.inf) -> Result:
         """Decide a part; note why a proof has no certificate."""
-        result = self.prover.decide(problem, seconds, name=name)
+        try:
+            result = self.prover.decide(problem, seconds, name=name)
+        except Interrupted as stop:
+            self.update(targets=stop.answer.targets)
+            raise
         wanted = self.prover.wants_certificate and result.status == "robust"
         if wanted and result.certificate is None:
             self.note(self.prover.reason or "no certificate could be written")
@@ -423,28 +452,20 @@ class ComparisonSearch:
         conditions = disagreement(self.a.classes, *found.classes)
         target = condition_target(self.product.network, _pair(*found.classes), conditions)
         problem = Problem(self.product.network, region, (target,))
-        point, file = found.as_counterexample(target.name), self.prover.file("point")
-        try:
-            write_counterexample(file, problem, problem.network, point)
-        except CertificateError as error:
-            self.note(str(error))
-        else:
-            self._certify("point", region, ["point"], classes=list(found.classes))
+        self._point = problem, found.as_counterexample(target.name)
+        self._certify("point", region, [POINT], classes=list(found.classes))
 
     def _certify(
         self, how: str, region: Region | None = None, names: Sequence[str] = (), **fields: Any
     ) -> None:
-        """Write the claim with its parts if a certificate is requested."""
-        if not self.prover.wants_certificate:
-            return
+        """State the claim, and the parts from which it follows."""
         details = {
             "networks": [self.a.content_hash, self.b.content_hash],
             "verdict": "different" if how == "point" else "equal",
             "how": how,
             **{"classes": None, "excluded": None, "all_scores": True, **fields},
         }
-        claim = claim_section("equivalence", region, details)
-        self.update(certificate=self.prover.finish(claim, names))
+        self._claim = claim_section("equivalence", region, details), names
 
 
 def _pair(i: int, j: int) -> str:

@@ -145,7 +145,7 @@ class NetworkComparison(Answer):
         return next((layer.difference for layer in self.layers if layer.difference), "")
 
     def columns(self) -> Columns:
-        """Return the layers with their differences."""
+        """Compare the normal forms layer by layer."""
         rows = []
         for layer in self.layers:
             differing = "-" if layer.differing is None else str(layer.differing)
@@ -159,11 +159,11 @@ class NetworkComparison(Answer):
         return Columns(heads, rows)
 
     def below(self) -> list[str]:
-        """Return where the normal forms differ first."""
+        """Name the first difference, which often tells what was changed."""
         return [f"first difference: {self.first_difference}"] if self.first_difference else []
 
     def facts(self) -> dict[str, Any]:
-        """Return what was compared and what was found."""
+        """Give all layers, pairs of classes and inputs."""
         return {
             "how": self.how,
             "scope": self.scope,

@@ -39,7 +39,7 @@ class LayerComparison:
 
 
 def compare_layers(a: Network, b: Network) -> tuple[LayerComparison, ...]:
-    """Return all layers of two networks with their differences."""
+    """Compare the layers in order; one that only one network has is a difference."""
     made, depth = [], min(a.depth, b.depth)
     for number, (one, two) in enumerate(zip_longest(a.layers, b.layers), 1):
         name = f"layer {number}"

@@ -21,7 +21,7 @@ from bnncert.errors import InputError
 from bnncert.kernel.container import MOST_NUMBERS
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
-from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.proofs.claims import claim_section, class_details
 from bnncert.questions.count.count_answer import (
     CountResult,
@@ -32,11 +32,12 @@ from bnncert.questions.count.count_answer import (
 from bnncert.questions.count.count_search import CountSearch, NodeKind
 from bnncert.questions.count.grid_points import GridPoints
 from bnncert.questions.count.layers_above import CHANGED, OPEN
-from bnncert.questions.prover import Effort, Prover
+from bnncert.questions.prover import Effort, Prover, Search
+from bnncert.questions.usual_limits import CONFIDENCE, SAMPLES
 from bnncert.regions import Region
 
-#: Points that are drawn for the estimate, those that are drawn at once, and the level.
-SAMPLES, CHUNK, CONFIDENCE = 1000, 256, 0.95
+#: Points of the estimate that are drawn at once.
+CHUNK = 256
 
 #: The shares of the time limit that the estimate and a proof for the whole region may take, and the
 #: most seconds for the proof.
@@ -51,7 +52,7 @@ def count(
     region: Region,
     label: int,
     *,
-    targets: Targets = "all",
+    rivals: Rivals = "all",
     ties: Ties = "violation",
     sign_zero: SignZero | None = None,
     samples: int = SAMPLES,
@@ -75,7 +76,7 @@ def count(
         grid.
     label
         The class that the points should have.
-    targets, ties, sign_zero
+    rivals, ties, sign_zero
         Those of :func:`verify`.
     samples
         The number of random points for the estimate; 0 for none.
@@ -100,7 +101,7 @@ def count(
     InputError
         If the region has no grid or is of another kind, or an argument cannot be used.
     Interrupted
-        On Ctrl-C; its `answer` is what was known by then.
+        As :func:`verify`.
 
     Examples
     --------
@@ -121,41 +122,44 @@ def count(
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence}; expected a number between 0 and 1")
     Options(seed=seed).check()
-    problem = robustness(network, region, label, targets, ties)
-    run = _Count(problem, GridPoints.of(region), prover, ties)
-    with prover:
-        try:
-            run.draw(samples, confidence, seed)
-            run.prove()
-            run.search.run(run.report)
-        except KeyboardInterrupt as stop:
-            raise Interrupted(run.answer()) from stop
-        return run.certified(run.answer())
+    problem = robustness(network, region, label, rivals, ties)
+    run = _Count(problem, GridPoints.of(region), prover, ties, (samples, confidence, seed))
+    return run.outcome()
 
 
-class _Count:
-    """One count and what it has found."""
+class _Count(Search[CountResult]):
+    """One count and what it has found; `drawn` are the arguments of the estimate."""
 
-    def __init__(self, problem: Problem, points: GridPoints, prover: Prover, ties: Ties) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        points: GridPoints,
+        prover: Prover,
+        ties: Ties,
+        drawn: tuple[int, float, int],
+    ) -> None:
         self.problem, self.points, self.prover, self.ties = problem, points, prover, ties
+        self._drawn = drawn
         self.search = CountSearch(problem, points, prover.deadline)
         self.estimate: ShareEstimate | None = None
         self.witness: FloatArray | None = None
 
     def _share(self, share: float, most: float) -> Deadline:
-        """Return a deadline for a part of the work."""
+        """Limit a step to a share of the time, so that the search itself has the rest."""
         limit = self.prover.deadline.seconds
         return self.prover.deadline.within(most if limit is None else min(most, share * limit))
 
-    def _tell(self, text: str) -> None:
-        if self.prover.effort.progress is not None:
-            self.prover.effort.progress(text, 0, 0)
+    def run(self) -> None:
+        """Draw points, try to prove that none is changed, and count."""
+        self.draw(*self._drawn)
+        self.prove()
+        self.search.run(self.report)
 
     def draw(self, samples: int, confidence: float, seed: int) -> None:
         """Estimate the share of changed points from random ones, as many as the time allows."""
         if not samples:
             return
-        self._tell("random points")
+        self.prover.tell("random points")
         deadline, generator = self._share(SAMPLING_SHARE, math.inf), np.random.default_rng(seed)
         found: Counter[int] = Counter()
         while (drawn := found.total()) < samples and not deadline.passed():
@@ -189,12 +193,14 @@ class _Count:
             self.witness = result.counterexample.point
 
     def report(self, lower: int, upper: int) -> None:
-        """Show the bounds."""
+        """Let the progress show how far the bounds are apart."""
         total = upper_count(self.search.total)
-        self._tell(f"at least {lower_count(lower)}, at most {upper_count(upper)} of {total} points")
+        self.prover.tell(
+            f"at least {lower_count(lower)}, at most {upper_count(upper)} of {total} points"
+        )
 
     def answer(self) -> CountResult:
-        """Return what is known."""
+        """Take the bounds of the tree so far; a witness raises the lower one to 1."""
         search, problem = self.search, self.problem
         witness = search.witness if self.witness is None else self.witness
         assert problem.label is not None
@@ -214,10 +220,8 @@ class _Count:
         )
 
     def certified(self, found: CountResult) -> CountResult:
-        """Write the certificate if one is requested; return the answer that names it."""
+        """Write the tree of the search, and the proof for the whole region if there is one."""
         prover, search, problem = self.prover, self.search, self.problem
-        if not prover.wants_certificate:
-            return found
         is_proved = search.root.kind == NodeKind.PROVED
         if is_proved and not prover.has(WHOLE):
             reason = prover.reason or "the proof for the whole region was not written"

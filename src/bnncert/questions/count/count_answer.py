@@ -32,12 +32,12 @@ def count_text(count: int, rounding: str = ROUND_HALF_EVEN) -> str:
 
 
 def lower_count(count: int) -> str:
-    """Return a lower bound, rounded down if it is long."""
+    """Round a long lower bound down, so that it stays one."""
     return count_text(count, ROUND_FLOOR)
 
 
 def upper_count(count: int) -> str:
-    """Return an upper bound, rounded up if it is long."""
+    """Round a long upper bound up, so that it stays one."""
     return count_text(count, ROUND_CEILING)
 
 

@@ -7,7 +7,6 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.replay import Replayer
 from bnncert.errors import InputError
@@ -15,12 +14,10 @@ from bnncert.model.description import SignZero
 from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Problem, Ties, robustness
 from bnncert.questions.explain.explanation_answer import Domain, Explanation
-from bnncert.questions.explain.explanation_search import Search
+from bnncert.questions.explain.explanation_search import ExplanationSearch
 from bnncert.questions.prover import Effort, Prover
+from bnncert.questions.usual_limits import QUESTION_SECONDS
 from bnncert.regions import Ball
-
-#: The largest number of seconds of one verification.
-QUESTION_SECONDS = 10.0
 
 
 def explain(
@@ -73,10 +70,8 @@ def explain(
     InputError
         If the image does not have the label (or only by a tie), is outside the domain, or an
         argument cannot be used, as for :func:`verify`.
-    MissingExtraError
-        If the method needs a package that is not installed.
-    Interrupted
-        On Ctrl-C; its `answer` is what was known by then.
+    MissingExtraError, Interrupted
+        As :func:`verify`.
 
     Examples
     --------
@@ -104,13 +99,7 @@ def explain(
     alone = domain.region(np.zeros(domain.size, dtype=np.bool_))
     problem = robustness(network, alone, own if label is None else label, "all", ties)
     _refuse_other_class(problem)
-    with prover:
-        search = Search(problem, ties, domain, prover, question_timeout)
-        try:
-            search.run()
-        except KeyboardInterrupt as stop:
-            raise Interrupted(search.finished()) from stop
-        return search.finished()
+    return ExplanationSearch(problem, ties, domain, prover, question_timeout).outcome()
 
 
 def _domain(network: Network, region: Ball | Domain | npt.ArrayLike) -> Domain:

@@ -159,12 +159,10 @@ class Explanation(Answer):
         in this input and in inputs that are not kept.
     steps
         The verifications, in the order in which they were made.
-    seconds
-        The time of the whole search.
     out_of_time
         Whether the time limit ended the search.
-    certificate, no_certificate
-        The file of the certificate if it was requested and written, and why there is none.
+    seconds, certificate, no_certificate
+        Those of :class:`Answer`.
     """
 
     HOLDS = frozenset({"minimal"})
@@ -226,7 +224,7 @@ class Explanation(Answer):
         return f"{text}; {needed} of them {'is' if needed == 1 else 'are'} shown to be needed"
 
     def columns(self) -> Columns:
-        """Return the verifications of the search."""
+        """Show how the set of free inputs grew, verification by verification."""
         rows = [
             [str(s.free), str(s.added), s.status.replace("_", " "), s.method, f"{s.seconds:.2f}"]
             for s in self.steps
@@ -235,7 +233,7 @@ class Explanation(Answer):
         return Columns(heads, rows, left=0)
 
     def below(self) -> list[str]:
-        """Return the values that the other inputs take."""
+        """State the values of the other inputs, for which the explanation holds."""
         return [f"other inputs: {self.domain.text}"]
 
     def facts(self) -> dict[str, Any]:

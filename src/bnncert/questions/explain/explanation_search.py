@@ -19,6 +19,7 @@ left of d_j.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ from bnncert.problem import Problem, Target, Ties
 from bnncert.proofs.claims import claim_section
 from bnncert.questions.explain.explanation_answer import Domain, Explanation, ExplanationStep
 from bnncert.questions.explain.free_points import Enumeration, Witnesses, with_free
-from bnncert.questions.prover import Prover
+from bnncert.questions.prover import Prover, Search
 
 #: Seconds of a verification: at least LEAST, and FACTOR times those of the longest proof so far, up
 #: to the limit of the caller.
@@ -75,7 +76,7 @@ class RegionAnswer(NamedTuple):
     counterexample: Counterexample | None = None
 
 
-class Search:
+class ExplanationSearch(Search[Explanation]):
     """The state of a search, which is complete at any time; `problem` is about the image alone.
 
     `limit` is the limit of one verification in seconds.
@@ -191,7 +192,7 @@ class Search:
         return RegionAnswer("robust", "enumeration")
 
     def _by_method(self, free: BoolArray, added: int) -> RegionAnswer:
-        """Return the answer of the method."""
+        """Run the method, for longer if earlier proofs took long."""
         # Without the certificate of the image alone there may be none at the end.
         first = min(FIRST_SHARE * self.deadline.remaining(), FIRST)
         seconds = max(self._seconds if np.any(free) else first, SHORTEST)
@@ -238,28 +239,34 @@ class Search:
 
     # -- the answer ---------------------------------------------------------------------------
 
-    def finished(self) -> Explanation:
-        """Return the explanation that was found, and write its certificate."""
-        prover, free, written = self.prover, self.free, None
+    def answer(self) -> Explanation:
+        """Keep the witnesses that change no kept input besides their own."""
         witnesses = {
             i: found
             for i, found in sorted(self.witnesses.items())
-            if self._domain.region(with_free(free, [i])).contains(found.exact or found.point)
+            if self._domain.region(with_free(self.free, [i])).contains(found.exact or found.point)
         }
-        if prover.has(REGION):
-            written = prover.finish(self._claim(witnesses), [REGION])
         assert self._problem.label is not None
         return Explanation(
             label=self._problem.label,
             domain=self._domain,
-            kept=tuple(np.flatnonzero(~free).tolist()),
+            kept=tuple(np.flatnonzero(~self.free).tolist()),
             witnesses=witnesses,
             steps=tuple(self._steps),
             seconds=self.deadline.elapsed(),
             out_of_time=self._out_of_time or self.deadline.passed(),
-            certificate=written,
-            no_certificate=prover.reason if written is None else "",
         )
+
+    def certified(self, found: Explanation) -> Explanation:
+        """Write the claim with the proof that the kept inputs suffice."""
+        if not self.prover.has(REGION):
+            return replace(found, no_certificate=self.prover.reason)
+        written = self.prover.finish(self._claim(found.witnesses), [REGION])
+        return replace(found, certificate=written, seconds=self.deadline.elapsed())
+
+    def interrupted(self) -> Explanation:
+        """Certify the kept inputs, which suffice at any time."""
+        return self.with_certificate(self.answer())
 
     def _claim(self, witnesses: Mapping[int, Counterexample]) -> Section:
         """Return the claim of the certificate.
@@ -323,7 +330,6 @@ def least_influence_first(
 
 
 def _distance(layer: Any, below: FloatArray) -> FloatArray:
-    """Return the distances of a layer's sums from their thresholds."""
     sums = np.asarray(layer.weights.astype(np.float64) @ below)
     return sums - np.asarray(layer.threshold(np.float64), dtype=np.float64)
 

@@ -1,10 +1,7 @@
 """Points at which free inputs have other values than in the image.
 
-A region of few grid points is decided by evaluating the network at each of them (`Enumeration`).
-First-layer sums are computed in floating point.  A sign counts if the sum is farther from the
-threshold than its rounding error; points with other sums are evaluated in exact arithmetic.  Sums
-of small multiples of a power of two have no error.  The layers above are exact in floats, because
-their sums are small integers.
+A region of few grid points is decided by evaluating the network at each of them (`Enumeration`),
+in exact arithmetic where floats leave a sign open.
 
 A witness shows that an input is needed: with it also free, the class can change (`Witnesses`).  For
 points of the region with low margins, every other input is moved to the ends of its domain, or to
@@ -16,12 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bnncert.arrays import BoolArray, FloatArray, IntArray
+from bnncert.arrays import BoolArray, FloatArray, IntArray, last_place
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import Context, Options
 from bnncert.engine.methods.attack import Attack
@@ -29,17 +24,14 @@ from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.verdict import Counterexample
 from bnncert.model.network import MOST_TIE_CHOICES
 from bnncert.problem import Problem
+from bnncert.questions.exact_evaluation import certain_signs
 from bnncert.questions.explain.explanation_answer import Domain
-from bnncert.regions.support import rounding_error, same_places
 
 #: The most points that are enumerated, and the most multiplications for all of them.
 MOST_POINTS, MOST_WORK = 2**16, 2e9
 
 #: Points of one batch of them, and points that are evaluated in exact arithmetic, at most.
 BATCH, MOST_EXACT = 2048, 500
-
-#: Sums of multiples of UNIT that are smaller than LARGEST_EXACT are exact in float64.
-UNIT, LARGEST_EXACT = 2.0**-20, 2.0**31
 
 #: Points of low margin that are kept, and values of an input on a grid up to which all are tried.
 MOST_KEPT, FEW_VALUES = 6, 4
@@ -55,7 +47,7 @@ MOST_ROUNDS = 64
 
 
 def with_free(free: BoolArray, added: IntArray | list[int]) -> BoolArray:
-    """Return the free inputs and further ones."""
+    """Add free inputs to a copy, because the old set stays in use if a proof fails."""
     larger: BoolArray = np.array(free)
     larger[added] = True
     return larger
@@ -80,15 +72,9 @@ class Enumeration:
         self._values = whole.values
         self._low = whole.values.nearest(whole.lo)
         self._counts = whole.values.nearest(whole.hi) - self._low + 1
-        weights = layers[0].weights
-        size = np.maximum(np.abs(whole.lo), np.abs(whole.hi))
-        sizes = same_places(weights, np.abs(weights.data, dtype=np.float64))
-        reach = np.asarray(sizes @ size)
         numbers = (domain.image, domain.lo, domain.hi, whole.values.step, whole.values.origin)
-        self._is_exact = _is_coarse(weights.data, 1.0) and bool(np.all(reach < LARGEST_EXACT))
-        self._is_exact &= all(_is_coarse(part, UNIT) for part in numbers)
-        #: Twice the rounding error of a sum.
-        self._error = 0.0 * reach if self._is_exact else 2 * rounding_error(weights, reach)
+        #: All points are multiples of this power of two.
+        self._unit = last_place(np.concatenate(numbers))
 
     def fits(self, free: BoolArray) -> bool:
         """Whether the region of free inputs has few points."""
@@ -104,7 +90,7 @@ class Enumeration:
         for points in self._batches(free):
             if self._deadline.passed():
                 return False, None
-            signs, sure = self._last_signs(points)
+            signs, sure = certain_signs(self._network, points, self._unit)
             for row in np.flatnonzero(sure).tolist():
                 key = signs[row].tobytes()
                 if key not in seen:
@@ -137,22 +123,6 @@ class Enumeration:
                 places[:, inputs] = self._low[inputs] + digits
             yield self._values.at(places)
 
-    def _last_signs(self, points: FloatArray) -> tuple[npt.NDArray[Any], BoolArray]:
-        """Return the last layer's signs, and for which points rounding cannot change them."""
-        first, *others = self._network.layers
-        sums = first.operator(np.float64).forward(points)
-        low, high = first.enclosure
-        on, off = sums + low > self._error, sums + high < -self._error
-        if self._is_exact:
-            tied = (sums + low == 0) & (low == high)
-            on, off = (on | tied, off) if first.sign_zero == "plus" else (on, off | tied)
-        signs: npt.NDArray[Any] = np.where(on, np.float32(1), np.float32(-1))
-        for layer in others:
-            value = layer.operator(np.float32).forward(signs)
-            above = value >= layer.threshold(np.float32)
-            signs = np.where(above, np.float32(1), np.float32(-1))
-        return signs, np.asarray(np.all(on | off, axis=1))
-
     def _exactly(self, point: FloatArray) -> bool | None:
         """Return whether a point has another class, None if that is unknown."""
         patterns = list(self._network.exact_patterns(point))
@@ -162,12 +132,6 @@ class Enumeration:
         if not patterns or len(patterns) >= MOST_TIE_CHOICES or None in answers:
             return None
         return False
-
-
-def _is_coarse(numbers: npt.NDArray[Any], unit: float) -> bool:
-    """Whether all numbers are multiples of a power of two."""
-    scaled = np.asarray(numbers, dtype=np.float64) / unit
-    return bool(np.all(scaled == np.rint(scaled)))
 
 
 class Witnesses:
@@ -184,7 +148,7 @@ class Witnesses:
         self._points: FloatArray = domain.image[None, :].copy()
 
     def question(self, free: BoolArray) -> Problem:
-        """Return the question about the region of free inputs."""
+        """Ask what is asked about the image, with some inputs free."""
         return replace(self._problem, inputs=self._domain.region(free))
 
     def _margins(self, points: FloatArray) -> FloatArray:

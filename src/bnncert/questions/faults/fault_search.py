@@ -9,41 +9,38 @@ from dataclasses import replace
 
 import numpy as np
 
-from bnncert.arrays import FloatArray
+from bnncert.arrays import FloatArray, numbers_hash
 from bnncert.deadline import Grace
-from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
-from bnncert.kernel.claims.faults import box_around
+from bnncert.kernel.claims.claim import ClaimPart
+from bnncert.kernel.claims.faults import FaultsClaim
+from bnncert.kernel.container import Section
 from bnncert.kernel.rules.fault_questions import (
     FaultKind,
     FaultPlace,
     FaultProof,
     FaultQuestion,
     FaultScope,
-    FaultSetting,
     PointSigns,
 )
 from bnncert.kernel.rules.weight_flips import Fault, FaultError, refuse_shared_weights, with_faults
-from bnncert.kernel.space import read_space
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
-from bnncert.problem import Problem, Targets, Ties, robustness
-from bnncert.proofs.claims import claim_section, class_details
-from bnncert.proofs.writing import CertificateError, region_section, write_counterexample
+from bnncert.problem import Problem, Rivals, Ties, robustness
+from bnncert.proofs.claims import claim_section, class_details, read_claim, stated_region
+from bnncert.proofs.writing import CertificateError, write_counterexample
 from bnncert.questions.faults.fault_attack import PointAttack, attack_points
 from bnncert.questions.faults.faults_answer import FaultBit, FaultRow, FaultsResult, layer_name
-from bnncert.questions.prover import Effort, Prover
+from bnncert.questions.prover import Effort, Prover, Search
+from bnncert.questions.usual_limits import QUESTION_SECONDS
 from bnncert.questions.verify import warn_outside
-from bnncert.regions import Ball, Region, refuse_cover
+from bnncert.regions import Region, refuse_cover
 
 #: The share of the time for the first proof of a question, and its least and largest seconds.
 FIRST_SHARE, LEAST_SLICE, FIRST_SLICE = 0.03, 0.2, 2.0
-
-#: The longest time for one verification in the second round, if nothing else is asked for.
-QUESTION_SECONDS = 10.0
 
 #: The share of the time for the attack, and its seconds if there is no limit.
 ATTACK_SHARE, ATTACK_SECONDS = 0.3, 20.0
@@ -54,7 +51,7 @@ def faults(
     region: Region,
     label: int,
     *,
-    targets: Targets = "all",
+    rivals: Rivals = "all",
     ties: Ties = "violation",
     sign_zero: SignZero | None = None,
     layers: Sequence[int] | None = None,
@@ -81,7 +78,7 @@ def faults(
         many scopes are decided exactly.
     label
         The class.
-    targets, ties, sign_zero, method, options, progress
+    rivals, ties, sign_zero, method, options, progress
         Those of :func:`verify`.
     layers
         The layers of interest, from 1 (the output is one more than the number of hidden layers);
@@ -108,7 +105,7 @@ def faults(
         If an argument cannot be used, as for :func:`verify`; also for a network with convolutions
         or max-pooling, a layer that does not exist, or a negative limit.
     Interrupted
-        On Ctrl-C; its `answer` is what was known by then.
+        As :func:`verify`.
 
     Examples
     --------
@@ -128,15 +125,10 @@ def faults(
         raise InputError(f"limit is {limit}; expected a number of faults >= 0")
     if not question_timeout > 0:
         raise InputError(f"question timeout is {question_timeout}; expected seconds > 0")
-    problem = robustness(network, region, label, targets, ties)
+    problem = robustness(network, region, label, rivals, ties)
     warn_outside(network, region)
-    search = FaultSearch(problem, ties, scopes_of(network, layers), limit, prover, question_timeout)
-    with prover:
-        try:
-            search.run()
-        except KeyboardInterrupt as stop:
-            raise Interrupted(search.finished()) from stop
-        return search.finished()
+    scopes = scopes_of(network, layers)
+    return FaultSearch(problem, ties, scopes, limit, prover, question_timeout).outcome()
 
 
 def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[FaultScope]:
@@ -159,7 +151,7 @@ def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[Fau
     return scopes
 
 
-class FaultSearch:
+class FaultSearch(Search[FaultsResult]):
     """The rows of one table, which are improved until both sides meet or time is up.
 
     No more than `limit` faults are of interest, and one verification has at most `seconds`.
@@ -175,12 +167,9 @@ class FaultSearch:
         seconds: float,
     ) -> None:
         network = problem.network
-        assert problem.label is not None
-        rivals = [t.rival for t in problem.targets if t.rival is not None]
         self.problem, self.ties, self.prover = problem, ties, prover
-        # The checker derives the same questions from the same box.
-        space, _, _ = read_space(region_section(problem.region), network)
-        self.setting = FaultSetting(network, problem.label, rivals, *box_around(space))
+        self.claim = read_claim(FaultsClaim, self._stated([]), network)
+        self.setting = self.claim.setting
         self.deadline, self.limit, self.seconds = prover.deadline, limit, seconds
         self._grace = Grace(self.deadline)
         self._weights = sum(layer.rows.indices.size for layer in network.layers)
@@ -196,7 +185,8 @@ class FaultSearch:
 
     def run(self) -> None:
         """Decide the question without faults, and improve all rows."""
-        result = self._decide(FaultQuestion(self.problem.network), self.deadline.remaining())
+        alone = self.claim.part(FaultQuestion(self.problem.network))
+        result = self._decide(alone, self.deadline.remaining())
         for scope, row in self.rows.items():
             if result.status == "robust":
                 proof = self.setting.proofs(scope)[0]
@@ -219,7 +209,7 @@ class FaultSearch:
         self._close_gaps()
 
     def _question(self, network: Network, region: Region) -> Problem:
-        """Return the question about a network that is derived from the given one."""
+        """Ask a derived network about the class and the rivals of the given one."""
         label, rivals = self.setting.label, tuple(self.setting.rivals)
         return robustness(network, region, label, rivals, self.ties)
 
@@ -239,9 +229,8 @@ class FaultSearch:
             for scope in sorted(self.rows, key=self._effort):
                 if deadline.passed():
                     return
-                told = self.prover.told(f"{scope.kind}, {self.rows[scope].name}: ")
-                if told is not None:
-                    told("faults that change the class", 0, 0)
+                where = f"{scope.kind}, {self.rows[scope].name}"
+                self.prover.tell(f"{where}: faults that change the class")
                 most = self._upper(self.rows[scope]) - 1
                 for found in attack.faults(scope, most):
                     if len(found) <= most and self._replay(scope, point, found):
@@ -264,7 +253,7 @@ class FaultSearch:
         return True
 
     def _faulty(self, found: Sequence[Fault]) -> Problem:
-        """Return the question about the network with these faults."""
+        """Ask about the network with these faults: if they change the class, it is not robust."""
         return self._question(with_faults(self.problem.network, found), self.problem.region)
 
     def _share_faults(self) -> None:
@@ -316,7 +305,7 @@ class FaultSearch:
             largest(holds, row.certified, self._upper(row), start)
 
     def _first_count(self, scope: FaultScope) -> int:
-        """Return a number of faults that is likely to be certified."""
+        """Guess from related scopes where the search for the largest number begins."""
         row, depth = self.rows[scope], self.problem.network.depth
 
         def certified(kind: FaultKind, layer: int | None) -> int:
@@ -353,7 +342,7 @@ class FaultSearch:
     ) -> bool:
         """Whether `count` faults of a scope are proved to be tolerated in the time."""
         if proof == "computed":
-            return self._is_computed(scope, count)
+            return self.setting.is_computed(scope, count, self.ties)
         try:
             questions = self.setting.questions(scope, count, proof)
             return all(self._is_robust(question, slice_) for question in questions)
@@ -361,39 +350,24 @@ class FaultSearch:
             # The faults can be divided among the layers in too many ways.
             return False
 
-    def _is_computed(self, scope: FaultScope, count: int) -> bool:
-        """Whether the margins at the point exceed the losses by faults of the last layers."""
-        at = self.setting.at_point
-        assert at is not None
-        losses = self.setting.losses(scope, count)
-        for target in self.problem.targets:
-            assert target.rival is not None
-            (objective,) = target.objectives
-            value = objective.exactly(at.signs[-1]) - losses[target.rival] - objective.exact_error
-            if value < 0 or (value == 0 and not objective.tie_is_fine):
-                return False
-        return True
-
     def _is_robust(self, question: FaultQuestion, slice_: float) -> bool:
         """Whether a question is proved; it is asked again only with more time than before."""
-        name = name_of(question)
+        part = self.claim.part(question)
+        name = name_of(part)
         if name in self._proved:
             return True
         limit = min(slice_, self.deadline.remaining())
         if limit <= 0 or self._open.get(name, 0.0) >= limit:
             return False
-        return self._decide(question, limit).status == "robust"
+        return self._decide(part, limit).status == "robust"
 
-    def _decide(self, question: FaultQuestion, seconds: float) -> Result:
-        """Decide a question, and remember that it is proved, or how long it has been open.
-
-        Its inputs are those of the region, or the numbers of flips of all neurons, few in all.
-        """
-        name, region = name_of(question), self.problem.region
-        if question.flips is not None:
-            flips, none = question.flips, np.zeros(question.network.inputs)
-            region = Ball("l1", none, flips, 0, max(flips, 1), grid=1)
-        problem = self._question(question.network, region)
+    def _decide(self, part: ClaimPart, seconds: float) -> Result:
+        """Decide a part, and remember that it is proved, or how long it has been open."""
+        name, region = name_of(part), self.problem.region
+        if part.region is not self.claim.region.section:
+            # The inputs are the numbers of flips of all neurons, few in all.
+            region = stated_region(part.region)
+        problem = self._question(part.network, region)
         result = self.prover.decide(problem, seconds, name=name, prefix=f"{self._stage}: ")
         result = self.prover.certified(result)
         if result.status == "robust":
@@ -404,45 +378,57 @@ class FaultSearch:
 
     # -- the answer ---------------------------------------------------------------------------
 
-    def finished(self) -> FaultsResult:
-        """Return what is known, and write its certificate if one is wanted."""
+    def answer(self) -> FaultsResult:
+        """Use what is known of each scope for all that contain it."""
         self._share_faults()
-        written, reason = None, ""
-        if self.prover.wants_certificate:
-            try:
-                written = self._write()
-                reason = "" if written else "nothing is decided"
-            except CertificateError as error:
-                reason = str(error)
         region, rows = self.problem.region, tuple(self.rows.values())
         told = (self.setting.label, region.describe(), region.to_dict(), rows)
-        return FaultsResult(*told, self.deadline.elapsed(), written, reason)
+        return FaultsResult(*told, self.deadline.elapsed())
+
+    def certified(self, found: FaultsResult) -> FaultsResult:
+        """Write the proofs of all rows that say something."""
+        try:
+            written = self._write()
+            reason = "" if written else "nothing is decided"
+        except CertificateError as error:
+            written, reason = None, str(error)
+        seconds = self.deadline.elapsed()
+        return replace(found, certificate=written, no_certificate=reason, seconds=seconds)
+
+    def interrupted(self) -> FaultsResult:
+        """Certify the rows so far: what a row says is proved at any time."""
+        return self.with_certificate(self.answer())
 
     def _write(self) -> str | None:
         """Write the certificate of all rows that say something; return its name."""
         known = [r for r in self.rows.values() if r.certified is not None or r.counterexample]
         if not known:
             return None
-        # Each part once, in the order in which the checker takes them.
-        parts: dict[str, None] = {}
-        for row in known:
-            if row.certified is not None and row.proof is not None and row.proof != "computed":
-                questions = self.setting.questions(row.scope, row.certified, row.proof)
-                parts |= dict.fromkeys(map(name_of, questions))
-            if row.counterexample is not None:
-                name, faulty = f"faults: {row.scope}", self._faulty(row.faults)
-                file = self.prover.file(name)
-                write_counterexample(file, faulty, faulty.network, row.counterexample)
-                parts[name] = None
+        stated, names = self._stated(known), list[str]()
+        shown = (row for row in known if row.counterexample is not None)
+        for part in read_claim(FaultsClaim, stated, self.problem.network).parts():
+            if part.verdict == "robust":
+                names.append(name_of(part))
+                continue
+            row = next(shown)
+            assert row.counterexample is not None
+            names.append(f"faults: {row.scope}")
+            faulty = self._question(part.network, self.problem.region)
+            file = self.prover.file(names[-1])
+            write_counterexample(file, faulty, part.network, row.counterexample)
+        return self.prover.finish(stated, names)
+
+    def _stated(self, rows: Sequence[FaultRow]) -> Section:
+        """State all rows in one claim, since they have most parts in common."""
         details = class_details(self.problem, self.problem.network, self.ties)
-        details["rows"] = [row.claimed() for row in known]
-        claim = claim_section("faults", self.problem.region, details)
-        return self.prover.finish(claim, parts)
+        details["rows"] = [row.claimed() for row in rows]
+        return claim_section("faults", self.problem.region, details)
 
 
-def name_of(question: FaultQuestion) -> str:
-    """Return what identifies a question: its network and its number of flips."""
-    return f"{question.network.content_hash} {question.flips}"
+def name_of(part: ClaimPart) -> str:
+    """Return what identifies a part of the claim: its network and its region."""
+    numbers = np.concatenate([*map(np.ravel, part.region.arrays.values())])
+    return f"{part.network.content_hash} {part.region.fields} {numbers_hash(numbers)}"
 
 
 def largest(holds: Callable[[int], bool], lower: int, upper: int, start: int | None = None) -> int:

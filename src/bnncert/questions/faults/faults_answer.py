@@ -34,7 +34,7 @@ class FaultBit:
 
     @staticmethod
     def of(network: Network, fault: Fault) -> FaultBit:
-        """Return a fault of a network with the weight that it changes."""
+        """Add the weight that a fault changes, and count layers as users do."""
         name = layer_name(network, fault.layer)
         if fault.input is None:
             return FaultBit(name, fault.neuron, None, -fault.sign, fault.sign)
@@ -121,7 +121,7 @@ class FaultRow:
         return sure, false, "exact" if self.is_exact else "open"
 
     def claimed(self) -> dict[str, Any]:
-        """Return the row for the claim of a certificate."""
+        """State the row as the checker reads it."""
         faults = [[f.layer, f.neuron, f.input, f.sign] for f in self.faults]
         return {
             "kind": self.scope.kind,
@@ -164,10 +164,8 @@ class FaultsResult(Answer):
         The inputs in words, and as plain data.
     rows
         The answers, one for each scope.
-    seconds
-        The time of the whole search.
-    certificate, no_certificate
-        The file with the proofs if it was requested and written, and why there is none.
+    seconds, certificate, no_certificate
+        Those of :class:`Answer`.
     """
 
     HOLDS = frozenset({"exact"})
@@ -199,7 +197,7 @@ class FaultsResult(Answer):
         return f"class {self.label}: faults in {len(self.rows)} scopes, {exact} exact"
 
     def columns(self) -> Columns:
-        """Return one row for each scope."""
+        """Show a scope in a row: which faults, where, and both sides."""
         heads = ["faults", "where", "certified", "falsified", ""]
         rows = [[row.scope.kind, row.name, *row.texts] for row in self.rows]
         return Columns(heads, rows, left=2)
@@ -212,7 +210,7 @@ class FaultsResult(Answer):
         raise KeyError(f"no row for {kind}, {place}, {layer}")
 
     def facts(self) -> dict[str, Any]:
-        """Return the region and the rows."""
+        """Give the region as data and in words, and all rows with their bits."""
         return {
             "label": self.label,
             "region": self.region_data,

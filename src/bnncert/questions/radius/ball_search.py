@@ -12,14 +12,15 @@ Undecided radii lie in between, and the search continues below and above them.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import cached_property, partial
 
+from bnncert.engine.answer import AnswerT
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.verdict import Counterexample
 from bnncert.errors import BnncertError
 from bnncert.problem import Problem
-from bnncert.questions.prover import Prover
+from bnncert.questions.prover import Prover, Search
 from bnncert.questions.radius.radius_answer import Probe
 from bnncert.regions import Region
 
@@ -30,7 +31,7 @@ FIRST_SLICE = 0.25
 ATTACK_SLICE = 0.4
 
 
-class BallSearch(ABC):
+class BallSearch(Search[AnswerT]):
     """The state of a search, which is complete at any time, and the choice of the next radius.
 
     The radii of a subclass are lengths or whole numbers.
@@ -39,8 +40,8 @@ class BallSearch(ABC):
     ----------
     prover
         Decides about one ball; the certificate of a radius has the name `part`.
-    ask
-        Makes the problem of a ball.
+    ask, label
+        Makes the problem of a ball, which should have the label.
     limit, covers_data
         The largest radius of the search, and whether its ball contains the whole data box.
     lower, upper, counterexample
@@ -58,6 +59,7 @@ class BallSearch(ABC):
 
     def __init__(self, prover: Prover, ask: partial[Problem]) -> None:
         self.prover, self.ask = prover, ask
+        self.label: int = ask.keywords["label"]
         self.lower, self.upper = -math.inf, math.inf
         self.counterexample: Counterexample | None = None
         self.proved: str | None = None
@@ -67,7 +69,7 @@ class BallSearch(ABC):
 
     @abstractmethod
     def ball(self, radius: float) -> Region:
-        """Return the ball of a radius."""
+        """Make the ball of a radius around the one centre of the search."""
 
     @abstractmethod
     def measure(self, found: Counterexample) -> float:
@@ -83,10 +85,10 @@ class BallSearch(ABC):
 
     @abstractmethod
     def prefix(self, radius: float) -> str:
-        """Return the beginning of the progress lines of a radius."""
+        """Say what is known and which radius is verified, before the progress itself."""
 
     def share(self, share: float) -> float:
-        """Return the share of the remaining time for the next verification."""
+        """Allow a search to give the next verification another share of the remaining time."""
         return share
 
     @cached_property
@@ -95,7 +97,7 @@ class BallSearch(ABC):
         return OnnxRuntime.of(self.prover.networks[0])
 
     def part(self, radius: float) -> str:
-        """Return the name of the part about a radius."""
+        """Name the part about a radius, whose certificate may be that of the answer."""
         return f"radius {radius!r}"
 
     def run(self) -> None:

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Counterexample
@@ -17,7 +16,7 @@ from bnncert.errors import InputError
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, square_root
-from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.questions.prover import Effort, Prover
 from bnncert.questions.radius.ball_search import BallSearch
 from bnncert.questions.radius.radius_answer import RadiusResult
@@ -44,7 +43,7 @@ def radius(
     region: Neighbourhood,
     label: int,
     *,
-    targets: Targets = "all",
+    rivals: Rivals = "all",
     ties: Ties = "violation",
     sign_zero: SignZero | None = None,
     maximum: float | str | None = None,
@@ -66,7 +65,7 @@ def radius(
         does not matter.
     label
         The class that the inputs around the point should have.
-    targets, ties, sign_zero, method, options, progress
+    rivals, ties, sign_zero, method, options, progress
         Those of :func:`verify`.
     maximum
         The largest radius of the search, in input units or as in "3px".  Without it the radius is
@@ -87,10 +86,8 @@ def radius(
     ------
     InputError
         If an argument cannot be used, as for :func:`verify`, or the point is not in the data box.
-    MissingExtraError
-        If the method needs a package that is not installed.
-    Interrupted
-        On Ctrl-C; its `answer` is what was known by then.
+    MissingExtraError, Interrupted
+        As :func:`verify`.
 
     Examples
     --------
@@ -113,18 +110,12 @@ def radius(
     gap = in_input_units(tolerance, network, region.norm, "tolerance")
     if gap is not None and not 0 < gap < math.inf:
         raise InputError(f"tolerance is {tolerance}; expected a finite number > 0")
-    effort = Effort(method, timeout, options, progress)
-    prover = Prover(effort, [network])
+    prover = Prover(Effort(method, timeout, options, progress), [network])
     if not isinstance(region, Ball):
-        return ShapeSearch(network, region, label, targets, ties, most, effort).run()
+        return ShapeSearch(network, region, label, rivals, ties, most, prover).outcome()
     warn_outside(network, region)
-    ask = partial(robustness, network, label=label, targets=targets, ties=ties)
-    search = RealSearch(prover, ask, region.with_radius(0.0), most, gap)
-    try:
-        search.run()
-    except KeyboardInterrupt as stop:
-        raise Interrupted(search.result(label)) from stop
-    return search.result(label)
+    ask = partial(robustness, network, label=label, rivals=rivals, ties=ties)
+    return RealSearch(prover, ask, region.with_radius(0.0), most, gap).outcome()
 
 
 def checked_maximum(
@@ -137,7 +128,7 @@ def checked_maximum(
     return radius
 
 
-class RealSearch(BallSearch):
+class RealSearch(BallSearch[RadiusResult]):
     """A search on radii of any size; `centre` is the ball of radius 0."""
 
     def __init__(
@@ -166,26 +157,18 @@ class RealSearch(BallSearch):
         self.covers_data = self.limit >= covering
         self._first = min(self._first, self.limit)
 
-    def result(self, label: int) -> RadiusResult:
-        """Return the current bounds."""
-        return RadiusResult(
-            norm=self.centre.norm,
-            label=int(label),
-            lower=self.lower,
-            upper=self.upper,
-            limit=self.limit,
-            covers_data=self.covers_data,
-            probes=tuple(self.probes),
-            seconds=self.prover.deadline.elapsed(),
-            counterexample=self.counterexample,
-        )
+    def answer(self) -> RadiusResult:
+        """State the bounds, which hold at any time."""
+        known = (self.lower, self.upper, self.limit, self.covers_data, tuple(self.probes))
+        seconds, found = self.prover.deadline.elapsed(), self.counterexample
+        return RadiusResult(self.centre.norm, int(self.label), *known, seconds, found)
 
     def ball(self, radius: float) -> Ball:
-        """Return the ball of a radius."""
+        """Keep the centre, the data box and the grid of all balls."""
         return self.centre.with_radius(radius)
 
     def prefix(self, radius: float) -> str:
-        """Return the radius."""
+        """Name the radius that is verified."""
         return f"radius {radius:.4g}: "
 
     def measure(self, found: Counterexample) -> float:

@@ -35,7 +35,7 @@ def _shown(radius: float, is_robust: bool) -> str:
 
 
 def probe_columns(probes: Sequence[Probe]) -> Columns:
-    """Return the table of the verifications of a search."""
+    """Show radii rounded to the side on which their answer holds."""
     heads = ["radius", "answer", "method", "seconds"]
     rows = [
         [
@@ -112,7 +112,7 @@ class RadiusResult(Answer):
         return f"{told}, {self.calls} verifications"
 
     def columns(self) -> Columns:
-        """Return the verifications of the search."""
+        """Show how the gap was closed, verification by verification."""
         return probe_columns(self.probes)
 
     @property
@@ -149,28 +149,17 @@ class SmallestResult(Answer):
 
     Attributes
     ----------
-    norm, label
-        The norm of the balls, and the class of their centre.
     counts
         Converts counts to radii in input units (`counts.radius(3)`).
     certified
-        The largest certified count; None if not even the centre is certified.
-    falsified
-        The count of the witness; None if there is none.
-    limit
-        The largest count of the search.
-    covers_data
-        Whether the ball of `limit` contains the whole data box.
-    probes
-        The verifications, in the order in which they were made; their radii are counts.
-    seconds
-        The time of the whole search.
-    witness
-        A counterexample of the count `falsified`.
-    certificate
-        The file with the proof of `certified`, if it was requested and written.
-    no_certificate
-        Why there is no certificate.
+        The largest certified count, of which there may be a certificate; None if not even the
+        centre is certified.
+    falsified, witness
+        The count of the nearest counterexample, and the counterexample; None if there is none.
+    norm, label, limit, covers_data, probes
+        Those of :class:`RadiusResult`; the limit and the radii of the verifications are counts.
+    seconds, certificate, no_certificate
+        Those of :class:`Answer`.
     """
 
     HOLDS = frozenset({"exact"})

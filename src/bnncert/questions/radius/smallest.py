@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bnncert.arrays import FloatArray
-from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.methods.strict_search import time_for_strict
 from bnncert.engine.replay import Replayer
@@ -23,7 +22,7 @@ from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
-from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.questions.prover import Effort, Prover
 from bnncert.questions.radius.ball_search import BallSearch
 from bnncert.questions.radius.radius import checked_maximum
@@ -46,7 +45,7 @@ def smallest(
     region: Ball | L0Ball,
     label: int,
     *,
-    targets: Targets = "all",
+    rivals: Rivals = "all",
     ties: Ties = "violation",
     sign_zero: SignZero | None = None,
     maximum: float | str | None = None,
@@ -67,7 +66,7 @@ def smallest(
         A ball around the point with the norm, data box and grid; its own radius does not matter.
     label
         The class that the inputs around the point should have.
-    targets, ties, sign_zero, method, options, progress
+    rivals, ties, sign_zero, method, options, progress
         Those of :func:`verify`.
     maximum
         The largest radius of interest, in input units or as in "3px".
@@ -88,10 +87,8 @@ def smallest(
     InputError
         If the distances from the point are not whole numbers (no grid, and not L0), or an argument
         cannot be used, as for :func:`verify`.
-    MissingExtraError
-        If the method needs a package that is not installed.
-    Interrupted
-        On Ctrl-C; its `answer` is what was known by then.
+    MissingExtraError, Interrupted
+        As :func:`verify`.
 
     Examples
     --------
@@ -109,20 +106,11 @@ def smallest(
     most = checked_maximum(maximum, network, region.norm, math.inf)
     warn_outside(network, region)
     prover = Prover(Effort(method, timeout, options, progress, certificate), [network])
-    ask = partial(robustness, network, label=label, targets=targets, ties=ties)
-    search = WholeSearch(prover, ask, counts, most)
-    with prover:
-        try:
-            search.resume(known or Known())
-            search.run()
-            search.certify_known()
-            search.prefer_strict()
-        except KeyboardInterrupt as stop:
-            raise Interrupted(search.result(label)) from stop
-        return search.result(label)
+    ask = partial(robustness, network, label=label, rivals=rivals, ties=ties)
+    return WholeSearch(prover, ask, counts, most, known or Known()).outcome()
 
 
-class WholeSearch(BallSearch):
+class WholeSearch(BallSearch[SmallestResult]):
     """A search on whole numbers: every radius is a count."""
 
     def __init__(
@@ -131,9 +119,10 @@ class WholeSearch(BallSearch):
         ask: partial[Problem],
         counts: WholeDistances,
         maximum: float | None,
+        known: Known,
     ) -> None:
         super().__init__(prover, ask)
-        self.counts = counts
+        self.counts, self._earlier = counts, known
         self._least_first = False
         farthest = counts.farthest
         limit = min(farthest, LARGEST_COUNT)
@@ -145,11 +134,11 @@ class WholeSearch(BallSearch):
         self.covers_data = limit >= farthest and has_data_box
 
     def ball(self, radius: float) -> Ball | L0Ball:
-        """Return the ball of a count."""
+        """Take all points up to a count, and perhaps more by the rounding of the grid."""
         return self.counts.ball_of(radius)
 
     def measure(self, found: Counterexample) -> float:
-        """Return the count of a counterexample."""
+        """Count exactly, because the points lie on the grid."""
         return float(self.counts.count(found.point))
 
     def prefix(self, radius: float) -> str:
@@ -192,6 +181,13 @@ class WholeSearch(BallSearch):
         super().forget_undecided()
         self._least_first = True
 
+    def run(self) -> None:
+        """Start from an earlier search, close the gap, and improve certificate and witness."""
+        self.resume(self._earlier)
+        super().run()
+        self.certify_known()
+        self.prefer_strict()
+
     def resume(self, known: Known) -> None:
         """Start from the result of an earlier search."""
         if known.certified is not None:
@@ -232,20 +228,29 @@ class WholeSearch(BallSearch):
         if found is not None and self.measure(found) == self.upper:
             self.counterexample = found
 
-    def result(self, label: int) -> SmallestResult:
-        """Return the result so far, with the certificate of the largest count that is proved."""
-        prover, part = self.prover, self.part(self.lower)
+    def answer(self) -> SmallestResult:
+        """State both sides, which hold at any time."""
         return SmallestResult(
             norm=self.counts.norm,
-            label=int(label),
+            label=int(self.label),
             counts=self.counts,
             certified=int(self.lower) if math.isfinite(self.lower) else None,
             falsified=int(self.upper) if math.isfinite(self.upper) else None,
             limit=int(self.limit),
             covers_data=self.covers_data,
             probes=tuple(self.probes),
-            seconds=prover.deadline.elapsed(),
+            seconds=self.prover.deadline.elapsed(),
             witness=self.counterexample,
-            certificate=prover.finish(None, [part]) if self.proved == part else None,
-            no_certificate=prover.reason,
         )
+
+    def certified(self, found: SmallestResult) -> SmallestResult:
+        """Write the certificate of the largest count that is proved."""
+        part, written = self.part(self.lower), None
+        if self.proved == part:
+            written = self.prover.finish(None, [part])
+        reason, seconds = self.prover.reason, self.prover.deadline.elapsed()
+        return replace(found, certificate=written, no_certificate=reason, seconds=seconds)
+
+    def interrupted(self) -> SmallestResult:
+        """Certify the lower side, which is proved at any time."""
+        return self.with_certificate(self.answer())

@@ -127,14 +127,10 @@ class RelationResult(Answer):
         The answers for the parts of the question; those after a failure are not asked.
     count
         The number of all parts.
-    seconds
-        The time for all.
     pair
         Two inputs that violate the property, if it fails.
-    notes
-        Remarks for the user, one line each.
-    certificate
-        The file of the certificate, if one was requested and could be written.
+    seconds, notes, certificate
+        Those of :class:`Answer`.
     """
 
     HOLDS = frozenset({"holds"})
@@ -180,7 +176,7 @@ class RelationResult(Answer):
         return min((p.upper for p in self.parts), default=math.inf)
 
     def columns(self) -> Columns:
-        """Return the answers of the parts."""
+        """List the first parts, each with its bounds."""
         rows = [
             [p.name, p.status, p.stage, *p.bound_texts(), f"{p.seconds:.2f}"]
             for p in self.parts[:MOST_ROWS]
@@ -218,7 +214,7 @@ class RelationResult(Answer):
         return (*lines, f"and in both: {', '.join(shared)}")
 
     def facts(self) -> dict[str, Any]:
-        """Return the property, the parts and the pair of inputs."""
+        """Give all parts, also those that the table leaves out."""
         return {
             "statement": self.statement,
             "changes": [change.to_dict() for change in self.changes],

@@ -10,32 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, product
-from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.kernel.claims.two_copies import takes_all_values
-from bnncert.kernel.rules.product import Product
-from bnncert.kernel.rules.relation_products import (
-    Relation,
-    any_increase_product,
-    increase_product,
-    values_product,
-)
-from bnncert.kernel.space import read_space
+from bnncert.kernel.claims.two_copies import MOST_PARTS, SmallChange, TwoCopiesClaim
+from bnncert.kernel.container import Section
+from bnncert.kernel.rules.relation_products import Relation
 from bnncert.model.network import Network
-from bnncert.model.rationals import float_above
-from bnncert.problem import Problem, Target
-from bnncert.proofs.writing import region_section
+from bnncert.problem import Problem
+from bnncert.proofs.claims import claim_section, read_claim, stated_region
 from bnncert.questions.compare.difference import condition_target
-from bnncert.regions import Box, EmptyRegionError, Grid, Polytope, Region
+from bnncert.regions import Box, EmptyRegionError
 
-#: The largest number of problems of one question.
-MOST_PARTS = 10_000
+#: The names of the inputs.
+Names: TypeAlias = tuple[str, ...]
 
 #: The largest number of values that are written out in words.
 MOST_WORDS = 4
@@ -69,7 +59,7 @@ class Change:
         return "values" if self.values else "any" if self.step is None else "step"
 
     def words(self, names: Sequence[str]) -> str:
-        """Return the change in words."""
+        """Write few values out, and of many their number and both ends."""
         if len(self.features) > 1:
             return f"which of {', '.join(names[f] for f in self.features)} is 1"
         name = names[self.features[0]]
@@ -83,7 +73,7 @@ class Change:
         return f"{name} (values {', '.join(shown)})"
 
     def exactly(self) -> dict[str, Any]:
-        """Return the change with exact numbers, for a claim."""
+        """Write the numbers as rationals, so that a claim rounds nothing."""
         return {
             "features": list(self.features),
             "step": None if self.step is None else str(Fraction(self.step)),
@@ -135,64 +125,28 @@ class PairPart:
     """A small change on a part of the region, as a problem about the product of two copies."""
 
     name: str
-    change: Change
+    small: SmallChange
     problem: Problem
 
     def pair(self, point: Sequence[Any]) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
         """Return the two inputs of the network that a point of the product consists of."""
-        exact = tuple(map(Fraction, point))
-        size = len(exact) - (len(self.change.features) if self.change.values else 1)
-        first, second = exact[:size], list(exact[:size])
-        for k, f in enumerate(self.change.features):
-            second[f] = exact[size + k] if self.change.values else exact[f] + exact[size]
-        return first, tuple(second)
+        change, exact = self.small.change, list(map(Fraction, point))
+        first, second = change.pair(exact, len(exact) - len(change.features))
+        return tuple(first), tuple(second)
 
     def with_increases(self, point: Sequence[Any]) -> Iterator[tuple[Fraction, ...]]:
         """Yield points in which x' is larger or x smaller, for one with any increase that is 0.
 
         If ties of the input x = x' can have two classes, one of them is not that of a neighbour.
         """
-        exact = list(map(Fraction, point))
-        if self.change.kind != "any" or exact[-1] != 0:
+        exact, change = list(map(Fraction, point)), self.small.change
+        if change.values or change.step is not None or exact[-1] != 0:
             return
-        f, region = self.change.features[0], self.problem.region
+        f, region = change.features[0], self.problem.region
         low, high = (exact[f] - Fraction(region.lo[f]), Fraction(region.hi[f]) - exact[f])
         for share in SHARES:
             for room, start in ((high, exact[f]), (low, exact[f] - share * low)):
                 yield *exact[:f], start, *exact[f + 1 : -1], share * room
-
-
-class _BoundRows:
-    """The bounds of a region as rows `lo` and `hi`, and of a grid also `step` and `origin`."""
-
-    def __init__(self, rows: FloatArray) -> None:
-        self.rows = rows
-
-    @staticmethod
-    def of(box: Box) -> _BoundRows:
-        grid = [] if box.values is None else [box.values.step, box.values.origin]
-        return _BoundRows(np.array([box.lo, box.hi, *grid]))
-
-    def fix(self, inputs: Sequence[int], values: Sequence[float]) -> None:
-        """Fix inputs at values, at which their grid begins."""
-        self.rows[:2, list(inputs)] = values
-        self.rows[3:, list(inputs)] = values
-
-    def extended(self, inputs: Sequence[int]) -> _BoundRows:
-        """Return the bounds with copies of some inputs as further ones."""
-        return _BoundRows(self.rows[:, [*range(self.rows.shape[1]), *inputs]])
-
-    def box(self) -> Box:
-        """Return the box, with the grid if there is one."""
-        lo, hi, *grid = self.rows.copy()
-        return Box(lo, hi, Grid(*grid) if grid else None)
-
-    def below(self, feature: int) -> Polytope:
-        """Return the part in which the feature plus the last input is at most its upper bound."""
-        lo, hi = self.rows[:2].copy()
-        row = np.zeros((1, lo.size))
-        row[0, [feature, -1]] = 1.0
-        return Polytope(row, hi[[feature]], lo, hi)
 
 
 def unit_states(group: Sequence[int], box: Box) -> tuple[tuple[float, ...], ...]:
@@ -224,109 +178,71 @@ def refuse_off_grid(value: float, feature: int, box: Box, name: str) -> None:
         )
 
 
-def part_count(question: PairQuestion) -> int:
-    """Return the number of problems of a question; raise if there are none or too many."""
-    if not all(unit_states(group, question.box) for group in question.one_hot):
-        raise EmptyRegionError("the region is empty: no category of a one-hot group is in it")
-    sizes = ([len(states) for _, states in _fixed(question, c)] for c in question.changes)
-    pairs = zip(question.changes, sizes, strict=True)
-    count = sum(max(1, len(c.values) - 1) * prod(states) for c, states in pairs)
-    if count > MOST_PARTS:
-        raise InputError(f"the question has {count} parts; at most {MOST_PARTS} are answered")
-    return count
+def relation_claim(question: PairQuestion, failure: list[int] | None = None) -> Section:
+    """Return the claim; `failure` is the number of a part and of the way in which it fails."""
+    details = {
+        "network": question.network.content_hash,
+        "relation": vars(question.relation).copy(),
+        "changes": [change.exactly() for change in question.changes],
+        "one_hot": [list(group) for group in question.one_hot],
+        "failure": failure,
+    }
+    return claim_section("two copies", question.box, details)
 
 
-def make_parts(question: PairQuestion) -> Iterator[PairPart]:
-    """Yield the problems that together decide a question, one change after the other."""
-    network, box = question.network, question.box
-    for change in question.changes:
-        fixed = _fixed(question, change)
-        for cell in product(*(states for _, states in fixed)):
-            rows, words = _BoundRows.of(box), []
-            for (group, _), state in zip(fixed, cell, strict=True):
-                rows.fix(group, state)
-                place = state.index(1.0) if len(group) > 1 else 0
-                words.append(f"{question.names[group[place]]} = {state[place]:.9g}")
-            regions = _regions(change, rows, question.names)
-            for both, (name, region) in zip(_products(network, change), regions, strict=True):
-                _refuse_other_grid(region, box)
-                problem = Problem(both.network, region, _targets(both, question.relation))
-                yield PairPart(", ".join([name, *words]), change, problem)
+class PairParts:
+    """The parts of a question, which follow from its claim.
 
-
-def _products(network: Network, change: Change) -> Iterator[Product]:
-    """Yield the products of two copies for the small changes that a change consists of."""
-    if not change.values:
-        make = any_increase_product if change.step is None else increase_product
-        yield make(network, change.features[0])
-        return
-    for before, after in pairwise(change.values):
-        yield values_product(network, change.features, before, after)
-
-
-def _fixed(
-    question: PairQuestion, change: Change
-) -> list[tuple[tuple[int, ...], tuple[tuple[float, ...], ...]]]:
-    """Return the inputs that are fixed while something else changes, with all their states.
-
-    These are the one-hot groups that do not change, and what changes in other parts, unless its
-    values are all that the region has.
+    Raises InputError if there are too many of them, and EmptyRegionError if there are none.
     """
-    found = [(group, unit_states(group, question.box)) for group in question.one_hot]
-    # The checker derives the same parts from the same region.
-    space, _, _ = read_space(region_section(question.box), question.network)
-    others = (c for c in question.changes if c is not change and c.values)
-    return found + [(c.features, c.values) for c in others if not takes_all_values(space, c)]
+
+    def __init__(self, question: PairQuestion) -> None:
+        if not all(unit_states(group, question.box) for group in question.one_hot):
+            raise EmptyRegionError("the region is empty: no category of a one-hot group is in it")
+        self._question = question
+        self._claim = read_claim(TwoCopiesClaim, relation_claim(question), question.network)
+        self.count = self._claim.count
+        if self.count > MOST_PARTS:
+            raise InputError(
+                f"the question has {self.count} parts; at most {MOST_PARTS} are answered"
+            )
+
+    def __iter__(self) -> Iterator[PairPart]:
+        return map(self.part, self._claim.small_changes())
+
+    def part(self, small: SmallChange) -> PairPart:
+        """Return a part with its name, as a problem about the product of two copies."""
+        relation, names = self._question.relation, self._question.names
+        both, stated = self._claim.made(small)
+        region = stated_region(stated)
+        wanted = stated.fields.get("grid")
+        if region.values is not None and region.values.dtype.name != wanted:
+            raise InputError(
+                f"the values that change are {region.values.dtype.name} numbers and those of the "
+                f"region's grid {wanted}; give bounds and steps that are float32 numbers"
+            )
+        ways = relation.violations(self._question.network.classes)
+        targets = tuple(condition_target(both, name, conditions) for name, conditions in ways)
+        fixed = (_state_text(group, state, names) for group, state in small.cell)
+        name = ", ".join([_small_text(small, names), *fixed])
+        return PairPart(name, small, Problem(both, region, targets))
 
 
-def _targets(both: Product, relation: Relation) -> tuple[Target, ...]:
-    """Return the ways to violate the relation as targets."""
-    found = list(relation.violations(both.first.classes))
-    return tuple(condition_target(both.network, name, conditions) for name, conditions in found)
+def _state_text(group: Sequence[int], state: int | tuple[Fraction, ...], names: Names) -> str:
+    """Return the value of a feature that is fixed, or which one of a group is 1."""
+    if not isinstance(state, int) and len(group) == 1:
+        return f"{names[group[0]]} = {float(state[0]):.9g}"
+    one = state if isinstance(state, int) else group[state.index(Fraction(1))]
+    return f"{names[one]} = 1"
 
 
-def _regions(
-    change: Change, bounds: _BoundRows, names: Sequence[str]
-) -> Iterator[tuple[str, Region]]:
-    """Yield the regions of the product for one change, with their names."""
-    wide = bounds.extended(change.features)
-    if change.values:
-        size = bounds.rows.shape[1]
-        new = range(size, size + len(change.features))
-        for before, after in pairwise(change.values):
-            wide.fix([*change.features, *new], [*before, *after])
-            yield _pair_name(change, before, after, names), wide.box()
-        return
-    f, rows = change.features[0], wide.rows
-    low, high = Fraction(float(rows[0, f])), Fraction(float(rows[1, f]))
-    if change.step is None:
-        rows[:2, -1] = 0.0, float_above(high - low)
-        yield f"{names[f]} by any amount", wide.below(f)
-        return
-    rows[:2, -1] = change.step
-    last, name = high - Fraction(change.step), f"{names[f]} by {change.step:.9g}"
-    if Fraction(float(last)) != last:
-        yield name, wide.below(f)
-        return
-    rows[1, f] = float(last)
-    rows[2:, -1] = (change.step, 0.0)[: len(rows) - 2]
-    yield name, wide.box()
-
-
-def _pair_name(
-    change: Change, before: Sequence[float], after: Sequence[float], names: Sequence[str]
-) -> str:
-    if len(change.features) == 1:
-        return f"{names[change.features[0]]} from {before[0]:.9g} to {after[0]:.9g}"
-    one, two = (names[change.features[list(v).index(1.0)]] for v in (before, after))
-    return f"from {one} to {two}"
-
-
-def _refuse_other_grid(region: Region, box: Box) -> None:
-    """Raise if the grid of a part is one of numbers of another type."""
-    one, two = region.values, box.values
-    if one is not None and two is not None and one.dtype != two.dtype:
-        raise InputError(
-            f"the values that change are {one.dtype.name} numbers and those of the region's grid "
-            f"{two.dtype.name}; give bounds and steps that are float32 numbers"
-        )
+def _small_text(small: SmallChange, names: Names) -> str:
+    first, *others = features = small.change.features
+    if small.states is None:
+        step = small.change.step
+        return f"{names[first]} by {'any amount' if step is None else f'{float(step):.9g}'}"
+    if others:
+        one, two = (names[features[state.index(Fraction(1))]] for state in small.states)
+        return f"from {one} to {two}"
+    before, after = (f"{float(state[0]):.9g}" for state in small.states)
+    return f"{names[first]} from {before} to {after}"

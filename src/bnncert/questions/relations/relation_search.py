@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
 
 import numpy as np
 
@@ -14,14 +13,12 @@ from bnncert.deadline import TIME_IS_UP
 from bnncert.engine.answer import Interrupted
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.engine.verdict import Counterexample, Result
-from bnncert.kernel.container import Section
 from bnncert.kernel.rules.relation_products import Relation, paired_signs, violation, violation_name
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.problem import Problem
-from bnncert.proofs.claims import claim_section
 from bnncert.proofs.writing import write_counterexample
-from bnncert.questions.prover import Effort, Prover
+from bnncert.questions.prover import Effort, Prover, Search
 from bnncert.questions.relations.relation_answer import (
     InputPair,
     PartResult,
@@ -30,9 +27,9 @@ from bnncert.questions.relations.relation_answer import (
 )
 from bnncert.questions.relations.relation_parts import (
     PairPart,
+    PairParts,
     PairQuestion,
-    make_parts,
-    part_count,
+    relation_claim,
 )
 
 #: Values of sign(0) with which a pair is searched if it may be either.
@@ -49,17 +46,6 @@ WORDS: dict[str, RelationStatus] = {
 }
 
 
-def answer(question: PairQuestion, effort: Effort) -> RelationResult:
-    """Answer a question about two copies of a network."""
-    with Prover(effort, [question.network]) as prover:
-        search = _RelationSearch(question, prover)
-        try:
-            search.run()
-        except KeyboardInterrupt as stop:
-            raise Interrupted(search.result("unknown")) from stop
-        return search.finished()
-
-
 @dataclass(frozen=True, eq=False)
 class _FailedPart:
     """A part that fails: its number, the point of its product, and the two inputs."""
@@ -70,27 +56,29 @@ class _FailedPart:
     pair: InputPair
 
 
-class _RelationSearch:
+class RelationSearch(Search[RelationResult]):
     """The state of one question."""
 
-    def __init__(self, question: PairQuestion, prover: Prover) -> None:
-        self._question, self._prover, self._count = question, prover, part_count(question)
+    def __init__(self, question: PairQuestion, effort: Effort) -> None:
+        self.prover = Prover(effort, [question.network])
+        self._question, self._parts = question, PairParts(question)
+        self._count = self._parts.count
         self._answers: list[PartResult] = []
         self._notes: list[str] = []
         self._failure: _FailedPart | None = None
 
-    def result(self, status: RelationStatus | None = None) -> RelationResult:
-        """Return what is known now."""
+    def answer(self) -> RelationResult:
+        """Combine the parts: the relation holds if all of them do, or one that fails decides it."""
         question = self._question
         return RelationResult(
-            status=status or self._status(),
+            status=self._status(),
             statement=question.statement,
             negation=question.negation,
             changes=question.changes,
             names=question.names,
             parts=tuple(self._answers),
             count=self._count,
-            seconds=self._prover.deadline.elapsed(),
+            seconds=self.prover.deadline.elapsed(),
             pair=None if self._failure is None else self._failure.pair,
             notes=tuple(dict.fromkeys(self._notes)),
         )
@@ -106,10 +94,10 @@ class _RelationSearch:
 
     def run(self) -> None:
         """Answer the parts in order; a failure ends the work."""
-        for number, part in enumerate(make_parts(self._question)):
-            if self._prover.deadline.passed():
+        for number, part in enumerate(self._parts):
+            if self.prover.deadline.passed():
                 return
-            before = self._prover.deadline.elapsed()
+            before = self.prover.deadline.elapsed()
             try:
                 found = self._decide(number, part, name=str(number))
             except Interrupted as stop:
@@ -121,7 +109,7 @@ class _RelationSearch:
 
     def _decide(self, number: int, part: PairPart, name: str = "") -> Result:
         prefix = f"part {number + 1} of {self._count}: " if self._count > 1 else ""
-        return self._prover.decide(part.problem, name=name, prefix=prefix)
+        return self.prover.decide(part.problem, name=name, prefix=prefix)
 
     def _confirmed(self, number: int, part: PairPart, found: Result) -> Result:
         """Return what was found, with another pair if no choice of sign(0) confirms its own."""
@@ -141,11 +129,10 @@ class _RelationSearch:
             yield replace(point, point=np.array([float(v) for v in exact]), exact=exact)
         network = self._question.network
         for zero in KNOWN_ZEROS if network.sign_zero not in KNOWN_ZEROS else ():
-            if self._prover.deadline.passed():
+            if self.prover.deadline.passed():
                 return
             known = replace(self._question, network=network.with_sign_zero(zero))
-            other = next(islice(make_parts(known), number, None))
-            found = self._decide(number, other).counterexample
+            found = self._decide(number, PairParts(known).part(part.small)).counterexample
             if found is not None:
                 yield found
 
@@ -166,37 +153,38 @@ class _RelationSearch:
         if status == "holds" and found.certificate is None:
             solvers = dict.fromkeys(t.trusted for t in found.targets if t.trusted is not None)
             self._notes += [f"the proof relies on {solver}" for solver in solvers]
-            if self._prover.wants_certificate and found.notes:
+            if self.prover.wants_certificate and found.notes:
                 self._notes.append(f"{part.name}: {found.notes[-1]}")
         stage = found.deciding_stage if status in ("holds", "fails") else ""
-        seconds = self._prover.deadline.elapsed() - before
+        seconds = self.prover.deadline.elapsed() - before
         self._answers.append(
             PartResult(part.name, status, found.lower, found.upper, seconds, stage)
         )
 
-    def finished(self) -> RelationResult:
-        """Return the answer, and write its certificate if one is requested."""
-        result, prover = self.result(), self._prover
-        if not prover.wants_certificate:
-            return result
-        names = [str(number) for number in range(self._count)]
+    def interrupted(self) -> RelationResult:
+        """Call an interrupted question open: it is neither late nor has it failed."""
+        return replace(self.answer(), status="unknown")
+
+    def certified(self, found: RelationResult) -> RelationResult:
+        """Write the claim with the proofs of all parts, or with the part that fails."""
+        prover, names = self.prover, [str(number) for number in range(self._count)]
         if self._failure is not None:
-            result = replace(result, certificate=self._write_failure(self._failure))
-        elif result.status == "holds" and all(map(prover.has, names)):
+            found = replace(found, certificate=self._write_failure(self._failure))
+        elif found.status == "holds" and all(map(prover.has, names)):
             if prover.deadline.passed():
-                return replace(result, notes=(*result.notes, f"no certificate: {TIME_IS_UP}"))
+                return replace(found, notes=(*found.notes, f"no certificate: {TIME_IS_UP}"))
             written = prover.finish(relation_claim(self._question), names)
-            result = replace(result, certificate=written)
-        return replace(result, seconds=prover.deadline.elapsed())
+            found = replace(found, certificate=written)
+        return replace(found, seconds=prover.deadline.elapsed())
 
     def _write_failure(self, failure: _FailedPart) -> str:
         """Write the claim that a part fails."""
         part, classes = failure.part, failure.pair.classes
         chosen, problem = violated_problem(part, self._question.relation, classes)
         point = replace(failure.point, target=problem.targets[0].name)
-        write_counterexample(self._prover.file(FAILURE), problem, problem.network, point)
+        write_counterexample(self.prover.file(FAILURE), problem, problem.network, point)
         claim = relation_claim(self._question, [failure.number, chosen])
-        return self._prover.finish(claim, [FAILURE])
+        return self.prover.finish(claim, [FAILURE])
 
 
 def violated_problem(
@@ -206,18 +194,6 @@ def violated_problem(
     names = [target.name for target in part.problem.targets]
     chosen = 0 if relation.score is not None else names.index(violation_name(*classes))
     return chosen, replace(part.problem, targets=(part.problem.targets[chosen],))
-
-
-def relation_claim(question: PairQuestion, failure: list[int] | None = None) -> Section:
-    """Return the claim; `failure` is the number of a part and of the way in which it fails."""
-    details = {
-        "network": question.network.content_hash,
-        "relation": vars(question.relation).copy(),
-        "changes": [change.exactly() for change in question.changes],
-        "one_hot": [list(group) for group in question.one_hot],
-        "failure": failure,
-    }
-    return claim_section("two copies", question.box, details)
 
 
 def _replayed_pair(

@@ -10,6 +10,7 @@ import numpy as np
 
 from bnncert.engine.methods import Options, Progress
 from bnncert.errors import InputError
+from bnncert.kernel.claims.two_copies import has_exact_values
 from bnncert.kernel.rules.relation_products import Relation
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
@@ -21,7 +22,7 @@ from bnncert.questions.relations.relation_parts import (
     refuse_off_grid,
     unit_states,
 )
-from bnncert.questions.relations.relation_search import answer
+from bnncert.questions.relations.relation_search import RelationSearch
 from bnncert.regions import Box, Region
 
 #: The largest number of values of one feature that are looked at one by one.
@@ -120,7 +121,9 @@ def monotone(
     goal = f"monotonically {way} in {change.words(shown)}"
     words = f"{what} is {goal}", f"{what} is not {goal}"
     question = PairQuestion(network, box, (change,), groups, relation, shown, *words)
-    return answer(question, Effort(method, timeout, options, progress, certificate))
+    return RelationSearch(
+        question, Effort(method, timeout, options, progress, certificate)
+    ).outcome()
 
 
 def fair(
@@ -214,7 +217,9 @@ def fair(
     what = " and ".join(change.words(shown) for change in changes)
     words = f"the class does not depend on {what}", f"the class depends on {what}"
     question = PairQuestion(network, box, tuple(changes), others, Relation(), shown, *words)
-    return answer(question, Effort(method, timeout, options, progress, certificate))
+    return RelationSearch(
+        question, Effort(method, timeout, options, progress, certificate)
+    ).outcome()
 
 
 def _change(
@@ -236,7 +241,7 @@ def _change(
 
 
 def _kept(network: Network, label: int | None, score: int | None, increasing: bool) -> Relation:
-    """Return the relation of a monotone class or score."""
+    """Choose what must not fall: a score, a class, or the second one of two classes."""
     if label is not None and score is not None:
         raise InputError("a class and a score are given; monotonicity is about one of them")
     for name, number in (("label", label), ("score", score)):
@@ -326,7 +331,9 @@ def feature_change(
             f"the step of feature {name} is {chosen:.9g}, which is not a multiple of the grid's "
             f"step {own:.9g}"
         )
-    if is_exact(box, feature):
+    rational = (Fraction(float(v[feature])) for v in (box.values.origin, box.lo, box.hi))
+    origin, *ends = rational
+    if has_exact_values(Fraction(own), origin, (ends[0], ends[1]), box.values.dtype.name):
         return Change((feature,), chosen)
     return Change((feature,), values=_grid_values(box, feature, name, round(chosen / own)))
 
@@ -340,22 +347,6 @@ def group_change(group: Sequence[int], box: Box, names: Sequence[str]) -> Change
             f"one-hot group {shown} cannot change: the region has {len(states)} of its categories"
         )
     return Change(tuple(group), values=states)
-
-
-def is_exact(box: Box, feature: int) -> bool:
-    """Whether the grid values of a feature are exactly first + k step.
-
-    It is so if all of them are multiples of one power of two, and not too many.
-    """
-    grid = box.values
-    assert grid is not None
-    step, origin = (Fraction(float(v[feature])) for v in (grid.step, grid.origin))
-    low, high = (Fraction(float(v[feature])) for v in (box.lo, box.hi))
-    if any(((v - origin) / step).denominator != 1 for v in (low, high)):
-        return False
-    unit = max(v.denominator for v in (step, origin))
-    largest = max(abs(v) for v in (step, origin, low, high)) * unit
-    return largest < (2**24 if grid.dtype == np.float32 else 2**53)
 
 
 def _grid_values(box: Box, feature: int, name: str, every: int) -> tuple[tuple[float, ...], ...]:

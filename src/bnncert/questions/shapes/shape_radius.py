@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.deadline import OutOfTimeError
 from bnncert.engine.answer import Interrupted
 from bnncert.engine.methods.sweep import STAGE, SweptCell, point_of, sweep
 from bnncert.engine.reachability.path_signs import simplest_between
@@ -24,11 +24,11 @@ from bnncert.engine.verdict import Counterexample, Status
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
-from bnncert.problem import Problem, Target, Targets, Ties, robustness
-from bnncert.questions.prover import Effort
+from bnncert.problem import Problem, Rivals, Target, Ties, robustness
+from bnncert.questions.prover import Prover, Search
 from bnncert.questions.radius.radius_answer import Probe, RadiusResult
 from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
-from bnncert.regions import ChangeNorm, ImagePath, ImageShift, Patch
+from bnncert.regions import ImagePath, ImageShift, Patch
 
 #: The shapes whose size is searched.
 Sized: TypeAlias = ImagePath | Patch | ImageShift
@@ -38,17 +38,16 @@ SHARE = 0.5
 
 
 @dataclass(eq=False)
-class ShapeSearch:
+class ShapeSearch(Search[RadiusResult]):
     """A search for the size of a shape around one image; the size of `region` does not matter."""
 
     network: Network
     region: Sized
     label: int
-    targets: Targets
+    rivals: Rivals
     ties: Ties
     maximum: float | None
-    effort: Effort
-    deadline: Deadline = field(init=False)
+    prover: Prover
     #: What is known: the bounds, the largest size of the search, and whether it covers all data.
     lower: float = -math.inf
     upper: float = math.inf
@@ -57,34 +56,21 @@ class ShapeSearch:
     example: Counterexample | None = None
     probes: list[Probe] = field(default_factory=list)
 
-    def run(self) -> RadiusResult:
-        """Return the largest certified and the smallest falsified size."""
-        self.deadline = Deadline(self.effort.timeout)
-        region = self.region
-        try:
-            if isinstance(region, ImagePath):
-                self._sweep(region)
-            else:
-                self._verify_sizes(region)
-        except KeyboardInterrupt as stop:
-            raise Interrupted(self._result(region.norm)) from stop
-        return self._result(region.norm)
+    def run(self) -> None:
+        """Find the largest certified and the smallest falsified size."""
+        if isinstance(self.region, ImagePath):
+            self._sweep(self.region)
+        else:
+            self._verify_sizes(self.region)
 
-    def _result(self, norm: ChangeNorm) -> RadiusResult:
-        return RadiusResult(
-            norm=norm,
-            label=self.label,
-            lower=self.lower,
-            upper=self.upper,
-            limit=self.limit,
-            covers_data=self.covers_data,
-            probes=tuple(self.probes),
-            seconds=self.deadline.elapsed(),
-            counterexample=self.example,
-        )
+    def answer(self) -> RadiusResult:
+        """State the bounds, which hold at any time."""
+        known = (self.lower, self.upper, self.limit, self.covers_data, tuple(self.probes))
+        seconds = self.prover.deadline.elapsed()
+        return RadiusResult(self.region.norm, self.label, *known, seconds, self.example)
 
     def _learn(self, size: float, status: Status, seconds: float) -> None:
-        self.probes.append(Probe(size, self.effort.method, status, seconds))
+        self.probes.append(Probe(size, self.prover.effort.method, status, seconds))
 
     # -- paths of images ----------------------------------------------------------------------
 
@@ -92,20 +78,19 @@ class ShapeSearch:
         """Sweep the path up to the largest radius."""
         self.limit, self.covers_data = limit, _ = self._limit(centre)
         path = centre.with_radius(limit)
-        problem = robustness(self.network, path, self.label, self.targets, self.ties)
-        if self.effort.progress is not None:
-            self.effort.progress(f"{STAGE} up to radius {limit:.4g}", 0, 1)
+        problem = robustness(self.network, path, self.label, self.rivals, self.ties)
+        self.prover.tell(f"{STAGE} up to radius {limit:.4g}", 0, 1)
         nearest = _Nearest(problem, path)
         try:
-            for judged in sweep(problem, path, self.deadline):
+            for judged in sweep(problem, path, self.prover.deadline):
                 nearest.take(judged)
         except OutOfTimeError:
-            self._learn(limit, "timeout", self.deadline.elapsed())
+            self._learn(limit, "timeout", self.prover.deadline.elapsed())
             return
         self.lower, self.upper, self.example = nearest.bounds(limit)
         missed: Status = "not_robust" if self.example else "unknown"
         status = "robust" if self.lower >= limit else missed
-        self._learn(limit, status, self.deadline.elapsed())
+        self._learn(limit, status, self.prover.deadline.elapsed())
 
     def _limit(self, centre: ImagePath) -> tuple[float, bool]:
         """Return the largest radius of the search, and whether a larger one changes nothing."""
@@ -129,7 +114,7 @@ class ShapeSearch:
         self.limit = float(int(most if self.maximum is None else min(most, self.maximum)))
         is_proved = True
         for size in range(int(self.limit) + 1):
-            if self.deadline.passed() and self.probes:
+            if self.prover.deadline.passed() and self.probes:
                 return
             is_proved &= self._verify(centre.with_radius(size)) == "robust"
             if self.example is not None:
@@ -139,17 +124,14 @@ class ShapeSearch:
                 self.lower = float(size)
 
     def _verify(self, union: Patch | ImageShift) -> Status:
-        size, progress = union.stated_radius, self.effort.progress
-        left = self.deadline.remaining()
-
-        def tell(text: str, done: int, total: int) -> None:
-            if progress is not None:
-                progress(f"radius {size:g}: {text}", done, total)
-
-        question = UnionQuestion(self.network, union, self.label, self.targets, self.ties)
+        size, left = union.stated_radius, self.prover.deadline.remaining()
+        told = self.prover.told(f"radius {size:g}: ")
+        question = UnionQuestion(self.network, union, self.label, self.rivals, self.ties)
         limit = None if math.isinf(left) else max(1e-3, SHARE * left)
         try:
-            result = solve_union(question, replace(self.effort, timeout=limit, progress=tell))
+            result = solve_union(
+                question, replace(self.prover.effort, timeout=limit, progress=told)
+            )
         except Interrupted as stop:
             self._learn(size, stop.answer.status, stop.answer.seconds)
             raise

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.engine.answer import Interrupted
 from bnncert.engine.method_run import original_of
 from bnncert.engine.methods.strict_search import STAGE as STRICT
 from bnncert.engine.methods.strict_search import time_for_strict
@@ -31,9 +30,9 @@ from bnncert.engine.verdict import Counterexample, Result, Status, TargetResult,
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
-from bnncert.problem import Problem, Targets, Ties, robustness
+from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.problem.float32 import Arithmetic, float32_network
-from bnncert.questions.prover import Announce, Effort, Prover
+from bnncert.questions.prover import Announce, Effort, Prover, Search
 from bnncert.regions import Box, ImageUnion
 
 #: Boxes that one box is split into at first, and in a second attempt.
@@ -62,23 +61,23 @@ class UnionQuestion:
     network: Network
     union: ImageUnion
     label: int
-    targets: Targets = "all"
+    rivals: Rivals = "all"
     ties: Ties = "violation"
     arithmetic: Arithmetic = "real"
 
     @cached_property
-    def rivals(self) -> tuple[int, ...]:
+    def rival_classes(self) -> tuple[int, ...]:
         """The rivals of the class; the runner-up is that of the image itself."""
         place = self.union.real_box(0)
-        image = robustness(self.network, place, self.label, self.targets, self.ties)
+        image = robustness(self.network, place, self.label, self.rivals, self.ties)
         return tuple(t.rival for t in image.targets if t.rival is not None)
 
     def problem(self, box: Box) -> Problem:
-        """Return the question about one box."""
+        """Ask about one box, against the rivals of the whole union."""
         network = self.network
         if self.arithmetic == "float32":
             network = float32_network(network, box)
-        return robustness(network, box, self.label, self.rivals, self.ties)
+        return robustness(network, box, self.label, self.rival_classes, self.ties)
 
     @cached_property
     def runtime(self) -> OnnxRuntime | None:
@@ -86,7 +85,7 @@ class UnionQuestion:
         return OnnxRuntime.of(self.network)
 
     def text(self, number: int) -> str:
-        """Return a box in words."""
+        """Name a box by its place in the image, for progress, notes and counterexamples."""
         return self.union.place_text(number) if number else "the image itself"
 
 
@@ -101,20 +100,9 @@ def solve_union(
 
     Raises Interrupted on Ctrl-C, with what is known by then.
     """
-    search = _UnionSearch(question, effort)
     if effort.certificate is not None and question.arithmetic == "float32":
         raise InputError("a certificate of a union of boxes is about real arithmetic, not float32")
-    with search.prover:
-        try:
-            search.run()
-            if strict:
-                search.prefer_strict()
-        except KeyboardInterrupt as stop:
-            raise Interrupted(search.result()) from stop
-        result = search.result()
-        if announce is not None:
-            announce(result)
-        return search.certified(result) if search.prover.wants_certificate else result
+    return _UnionSearch(question, effort, strict=strict).outcome(announce)
 
 
 class _BoxAnswer(NamedTuple):
@@ -125,10 +113,11 @@ class _BoxAnswer(NamedTuple):
     upper: float = math.inf
 
 
-class _UnionSearch:
+class _UnionSearch(Search[Result]):
     """Answers the boxes one after the other, and combines what is known."""
 
-    def __init__(self, question: UnionQuestion, effort: Effort) -> None:
+    def __init__(self, question: UnionQuestion, effort: Effort, *, strict: bool = False) -> None:
+        self._strict = strict
         self._question, self._union, self._effort = question, question.union, effort
         told = None if effort.progress is None else self._tell_part
         own = replace(effort, progress=told)
@@ -149,6 +138,12 @@ class _UnionSearch:
         self._tied: str | None = None
 
     def run(self) -> None:
+        """Answer as many boxes as the time allows, and perhaps replace a tie."""
+        self.decide_boxes()
+        if self._strict:
+            self.prefer_strict()
+
+    def decide_boxes(self) -> None:
         """Answer as many boxes as the time allows; a counterexample ends the work."""
         open_: list[int] = []
         for number in self._order():
@@ -180,7 +175,7 @@ class _UnionSearch:
         started, seconds = time.monotonic(), time_for_strict(self._deadline).remaining()
         effort = replace(self._effort, timeout=max(seconds, 1e-3), certificate=None)
         other = _UnionSearch(replace(self._question, ties="robust"), effort)
-        other.run()
+        other.decide_boxes()
         if other._example is not None:
             self._example, self._found_in = other._example, other._found_in
             self._stages, self._tied = {STRICT: None}, tie.target
@@ -249,7 +244,7 @@ class _UnionSearch:
             random = generator.random((RANDOM_CORNERS, lo.size)) < 0.5
             points = np.concatenate([points, np.where(random, lo, hi)])
         scores = question.network.evaluate(points)
-        margins = scores[:, [question.label]] - scores[:, list(question.rivals)]
+        margins = scores[:, [question.label]] - scores[:, list(question.rival_classes)]
         if margins.min() <= 0:
             self._confirm(number, points[np.argsort(margins.min(axis=1))])
         return float(margins.min())
@@ -296,7 +291,7 @@ class _UnionSearch:
         answer = splitter.run(most_nodes, self._deadline)
         self._spend(STAGE, started)
         if answer.is_proved:
-            self._known[number] = [_BoxAnswer("robust", lower=0.0)] * len(question.rivals)
+            self._known[number] = [_BoxAnswer("robust", lower=0.0)] * len(question.rival_classes)
             self._stages[STAGE] = None
             self._split.add(number)
             return True
@@ -397,11 +392,11 @@ class _UnionSearch:
         claim = union_claim(problem, union, question.network, parts=parts)
         return replace(result, certificate=prover.finish(claim, map(str, parts)))
 
-    def result(self) -> Result:
-        """Return what is known about the union."""
+    def answer(self) -> Result:
+        """Combine all boxes: a rival is excluded on each of them, or one counterexample decides."""
         question, union = self._question, self._union
         total = self._deadline.elapsed()
-        targets = tuple(self._target(k, rival) for k, rival in enumerate(question.rivals))
+        targets = tuple(self._target(k, rival) for k, rival in enumerate(question.rival_classes))
         status = overall_status([t.status for t in targets])
         notes = [*question.network.notes, *self._notes]
         if status not in ("robust", "not_robust"):

@@ -52,7 +52,7 @@ def accuracy_chart(panel: Panel, lines: Sequence[Count]) -> Chart:
     Three radii or more are curves.  Of two radii nothing is known between them, so they are points.
     """
     share = SHARE_NAMES[panel.labels].capitalize()
-    if panel.key.targets != "all":
+    if panel.key.rivals != "all":
         share = f"Share {panel.certified_name}"
     title = f"{share} against radius"
     radii = sorted({one.radius for one in lines})

@@ -177,7 +177,7 @@ def _time(row: Row, targets: Sequence[dict[str, Any]]) -> str:
 
 
 def _advice(row: Row, pixel_step: float | None) -> str:
-    """Return what could decide the row."""
+    """Say what could decide the row, with the options to give."""
     key, choices = row.key, []
     method = key.method.split(" ")[0]
     exact = any(m.name == method and "exact" in m.promises for m in REGISTRY.all())
@@ -248,7 +248,7 @@ def collect_details(recorded: Recorded, page: Path, most: int) -> Details:
 def _question(row: Row) -> tuple[Any, ...]:
     """Return what two rows have in common that differ in radius, method and its settings only."""
     k = row.key
-    place = (k.model_hash, k.input_hash, k.label, k.norm, k.clip, k.targets, k.ties, k.sign_zero)
+    place = (k.model_hash, k.input_hash, k.label, k.norm, k.clip, k.rivals, k.ties, k.sign_zero)
     return (*place, k.grid, k.within, k.value)
 
 

@@ -89,7 +89,7 @@ def _asset(name: str) -> str:
 
 
 def _script() -> str:
-    """Return the parts of the script in a scope of their own."""
+    """Join the parts of the script in a scope of their own, without global names."""
     parts = "\n".join(_asset(name) for name in _SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
@@ -158,7 +158,7 @@ def _panel(number: int, panel: Panel) -> str:
 
 
 def _left_out(charts: Sequence[Chart]) -> str:
-    """Return which charts are not drawn, and why."""
+    """List the charts that are not drawn, and why."""
     items = "".join(
         f"<li>{escape(chart.title)}: {escape(chart.left_out)}.</li>"
         for chart in charts

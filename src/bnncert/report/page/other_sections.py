@@ -15,7 +15,7 @@ import numpy as np
 from bnncert.regions.pictures import as_image, marked, shades
 from bnncert.report.other_answers import SHOWN_KINDS, ShownKind, ShownLine
 from bnncert.report.page.details import Album, certificate_link
-from bnncert.report.page.svg import WIDTH, AxisScale, wide_table
+from bnncert.report.page.svg import WIDTH, AxisScale, figure, wide_table
 from bnncert.results.rows import InputRecord, Kind, OtherAnswer
 from bnncert.results.store import Recorded
 
@@ -80,7 +80,7 @@ def _cell(cell: str | Sequence[str]) -> str:
 
 
 def _certificate(recorded: Recorded, page: Path, answer: OtherAnswer) -> str:
-    """Return a link to the certificate, or a dash."""
+    """Link the certificate, if it was there when the page was made."""
     if answer.certificate is None:
         return "-"
     link = certificate_link(answer.certificate, recorded.path, page)
@@ -161,11 +161,7 @@ def _chart(title: str, scopes: dict[str, list[int]]) -> str:
         )
         y += _STEP
     words = "Bars of the certified numbers of faults; the table below has the numbers"
-    return (
-        f'<figure class="faults"><figcaption>{escape(title)}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {y + 4}" role="img" aria-label="{words}">'
-        f"{''.join(parts)}</svg></figure>"
-    )
+    return figure("faults", title, words, parts, height=y + 4)
 
 
 def _end_text(least: int, middle: int, largest: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from bnncert.regions.radii import COUNTED
-from bnncert.report.page.svg import WIDTH, AxisScale, Chart, wide_table
+from bnncert.report.page.svg import WIDTH, AxisScale, Chart, figure, wide_table
 from bnncert.report.statistics import Count, Panel, Together, together
 
 #: The answers in the order of stacking: the field of a count (also the CSS class), and its words.
@@ -21,7 +21,7 @@ _BAR, _STEP, _NAMES = 18, 24, 136
 
 
 def outcome_chart(panel: Panel, lines: Sequence[Count]) -> Chart:
-    """Return stacked bars, one for each radius and series."""
+    """Draw a stacked bar of the answers for each radius and series."""
     title = "Answers by radius and method"
     if len({one.series for one in lines}) == 1:
         return Chart(title, left_out=f"only {lines[0].series} was asked, see the table above")
@@ -45,16 +45,12 @@ def outcome_chart(panel: Panel, lines: Sequence[Count]) -> Chart:
             f"{one.instances}</text></g>"
         )
         y += _STEP
-    html = (
-        f'<figure class="outcomes"><figcaption>{title}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {y + 4}" role="img" aria-label="Stacked bars of the answers; '
-        f'the table below has the same numbers">{"".join(parts)}</svg>{answer_legend()}</figure>'
-    )
-    return Chart(title, html)
+    words = "Stacked bars of the answers; the table below has the same numbers"
+    return Chart(title, figure("outcomes", title, words, parts, answer_legend(), y + 4))
 
 
-def segments(one: Count, scale: AxisScale, y: float, height: float) -> str:
-    """Return the stacked segments of one bar with their numbers."""
+def segments(one: Count, scale: AxisScale, y: float, height: float, *, numbers: bool = True) -> str:
+    """Draw the segments of one bar, with their numbers where these fit."""
     parts, done = [], 0
     for field, _ in ANSWERS:
         count = getattr(one, field)
@@ -62,12 +58,13 @@ def segments(one: Count, scale: AxisScale, y: float, height: float) -> str:
             continue
         start, end = scale(done), scale(done + count)
         done += count
+        counted = f' data-count="{count}"' if numbers else ""
         parts.append(
-            f'<rect class="seg {field}" data-count="{count}" x="{start:.1f}" y="{y}" '
+            f'<rect class="seg {field}"{counted} x="{start:.1f}" y="{y}" '
             f'width="{end - start:.2f}" height="{height}"/>'
         )
         wide = 7 * len(str(count)) + 7
-        if end - start > wide + 3:
+        if numbers and end - start > wide + 3:
             # A plate of the page's colour keeps the number readable on any pattern.
             centre = (start + end) / 2
             parts.append(
@@ -79,7 +76,7 @@ def segments(one: Count, scale: AxisScale, y: float, height: float) -> str:
 
 
 def answer_legend() -> str:
-    """Return the legend of the answers."""
+    """Explain the patterns of the answers."""
     keys = "".join(
         f'<li><svg viewBox="0 0 20 14" width="20" height="14" aria-hidden="true">'
         f'<rect class="seg {field}" width="20" height="14"/></svg> {words}</li>'
@@ -89,7 +86,7 @@ def answer_legend() -> str:
 
 
 def outcome_table(panel: Panel, lines: Sequence[Count]) -> str:
-    """Return the same numbers as a table."""
+    """Show the same numbers as a table, for readers who do not see the chart."""
     numbers = ("inputs", *(words for _, words in ANSWERS))
     numbers += ("certified", "not falsified", "mean s", "max s")
     rows = [
@@ -176,19 +173,11 @@ def _shares(panel: Panel, one: Together) -> str:
 
 def _bar(count: Count) -> str:
     """Return the answers as one bar; the cells beside it have the numbers."""
-    scale, done, parts = AxisScale(0, count.instances, 0, _BAR_WIDTH), 0, []
-    for field, _ in ANSWERS:
-        number = getattr(count, field)
-        if number:
-            start, end = scale(done), scale(done + number)
-            done += number
-            parts.append(
-                f'<rect class="seg {field}" x="{start:.1f}" width="{end - start:.1f}" '
-                f'height="{_BAR_HEIGHT}"/>'
-            )
+    scale = AxisScale(0, count.instances, 0, _BAR_WIDTH)
     return (
         f'<svg viewBox="0 0 {_BAR_WIDTH} {_BAR_HEIGHT}" width="{_BAR_WIDTH}" '
-        f'height="{_BAR_HEIGHT}" aria-hidden="true">{"".join(parts)}</svg>'
+        f'height="{_BAR_HEIGHT}" aria-hidden="true">'
+        f"{segments(count, scale, 0, _BAR_HEIGHT, numbers=False)}</svg>"
     )
 
 

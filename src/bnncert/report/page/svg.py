@@ -37,7 +37,7 @@ class AxisScale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Return the pixel of a number."""
+        """Map a number to its pixel."""
         low, high, at = self.low, self.high, value
         if self.log:
             low, high, at = math.log(low), math.log(high), math.log(max(value, self.low))
@@ -73,12 +73,12 @@ def x_scale(low: float, high: float, *, room: float = 0.0, log: bool = False) ->
 
 
 def y_scale(low: float, high: float) -> AxisScale:
-    """Return the scale of a chart's y axis."""
+    """Scale the y axis, which grows upwards while pixels grow downwards."""
     return AxisScale(low, high, HEIGHT - BOTTOM, TOP)
 
 
 def tick_text(value: float) -> str:
-    """Return a short number."""
+    """Write a number in few characters, because ticks are close to each other."""
     return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e")
 
 
@@ -106,7 +106,7 @@ class Axis:
 
 
 def axes(x: Axis, y: Axis) -> list[str]:
-    """Return grid, ticks and names of both axes."""
+    """Draw grid, ticks and names of both axes."""
     parts = []
     for at, text in y.ticks(5):
         parts.append(f'<path class="grid" d="M{LEFT},{at:.1f}H{WIDTH - RIGHT}"/>')
@@ -160,7 +160,7 @@ def curve(
 
 
 def marker(series: int, px: float, py: float, style: str = "") -> str:
-    """Return the marker of a series at a pixel."""
+    """Draw the marker of a series; its shape tells series apart without colours."""
     return (
         f'<path class="point s{series % STYLES} {style}" transform="translate({px:.1f},{py:.1f})" '
         f'd="{_MARKERS[series % STYLES]}"/>'
@@ -227,10 +227,12 @@ class Chart:
     left_out: str = ""
 
 
-def figure(kind: str, title: str, text: str, parts: Sequence[str], after: str = "") -> str:
+def figure(
+    kind: str, title: str, text: str, parts: Sequence[str], after: str = "", height: int = HEIGHT
+) -> str:
     """Return a chart with its caption; `text` describes it in words."""
     return (
         f'<figure class="{kind}"><figcaption>{escape(title)}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(text)}">'
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(text)}">'
         f"{''.join(parts)}</svg>{after}</figure>"
     )

@@ -54,7 +54,7 @@ def command_parts(network: NetworkRecord, row: Row) -> tuple[str, str]:
         after.append(f"--within {_length(key.within, 'linf', network)}")
     if key.grid_step is not None:
         after.append(f"--grid {_length(key.grid_step, 'linf', network)}")
-    after.append(f"--targets {shlex.quote(key.targets)} --method {shlex.quote(method)}")
+    after.append(f"--rivals {shlex.quote(key.rivals)} --method {shlex.quote(method)}")
     after += [f"--{name} {shlex.quote(value)}" for name, value in options.items()]
     after += _setting_options(network, key, question)
     return " ".join(before) + number, " ".join(["", *after])
@@ -88,7 +88,7 @@ def _model(source: str) -> str:
 
 
 def _points(data: str) -> str:
-    """Return the option for the points, up to their number."""
+    """Name the points as --input does, up to their number."""
     if data == "demo" or data.startswith("demo:"):
         return "--input demo:"
     name = PurePosixPath(data.replace("\\", "/")).name if data else "POINTS"
