@@ -1,7 +1,7 @@
 """bnncert verifies binary neural networks.
 
 >>> import bnncert
->>> from bnncert.model.bundled import load_demo_images, load_demo_network
+>>> from bnncert.model.loading import load_demo_images, load_demo_network
 >>> net, images = load_demo_network(), load_demo_images()
 >>> ball = bnncert.Ball("linf", images.point(0), 0.002, -1, 1)  # centre, radius, data box
 >>> bnncert.verify(net, ball, label=7, timeout=60).status

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import signal
 
-from bnncert.cli.interrupts import leave, leaving_on_interrupt, listens_to_interrupts
+from bnncert.cli.interrupts import (
+    leave,
+    leaving_on_interrupt,
+    listens_to_interrupts,
+    raise_lost_interrupts,
+)
 
 
 def main() -> None:
     """Run the command line; Ctrl-C at any time ends it with one line."""
     listens = listens_to_interrupts()
+    if listens:
+        raise_lost_interrupts()
     try:
         with leaving_on_interrupt():
             from bnncert.cli.program import main as run

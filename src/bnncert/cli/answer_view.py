@@ -1,74 +1,167 @@
-"""What `explain`, `faults` and `count` do: ask, print the answer, record it and write JSON."""
+"""What the commands for one question share: checks before the work, asking, printing, writing.
+
+A command is its options and its printing: it reads its question, and a subclass of
+:class:`AnswerView` prints the answer.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from bnncert.cli.consoles import Consoles
-from bnncert.cli.options import AnswerOutputs
-from bnncert.cli.output import write_json
-from bnncert.cli.progress import LiveLine, watch
-from bnncert.cli.recording import Recording
-from bnncert.cli.result_views import network_tree
-from bnncert.cli.time_limit import finite_limit
+import typer
+
+from bnncert.cli.options import Outputs, PrintOptions
+from bnncert.cli.output import refuse_unwritable, write_json
+from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.engine.answer import AnswerT, Interrupted
+
+if TYPE_CHECKING:
+    from bnncert.cli.consoles import Consoles
+    from bnncert.cli.progress import LiveLine
+    from bnncert.cli.recording import Recording
+
+
+def begin(
+    ctx: typer.Context,
+    printing: PrintOptions,
+    outputs: Outputs,
+    read: Iterable[str | Path | None],
+    method: str | None = None,
+) -> Consoles:
+    """Refuse options that the method does not use and files that cannot be written.
+
+    `read` are the files that the command reads; the consoles of the command are returned.
+    """
+    from bnncert.cli.consoles import Consoles
+    from bnncert.cli.unused import refuse_unread
+
+    if method is not None:
+        refuse_unread(ctx, method)
+    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
+    refuse_unwritable(*outputs.files, read=read)
+    return consoles
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerView(ABC, Generic[AnswerT]):
     """Asks the question of one command and shows its answer; a subclass prints it."""
 
+    #: Whether --json is written after Ctrl-C, too.
+    keeps_unfinished: ClassVar[bool] = True
+    #: Whether the question itself calls `announce`, before its certificate is written.
+    is_announced: ClassVar[bool] = False
+
     consoles: Consoles
-    outputs: AnswerOutputs
-    recording: Recording
-    #: What --json states about the question, besides its network and its point.
-    about: dict[str, Any]
+    outputs: Outputs
+    #: Returns what --json states about the question; called only if it is written, because the
+    #: hash of a large network takes long.
+    about: Callable[[], dict[str, Any]]
 
     @abstractmethod
     def print_answer(self, found: AnswerT) -> None:
         """Print the answer."""
 
-    def ask(self, opening: str, timeout: float, question: Callable[[LiveLine], AnswerT]) -> None:
-        """Ask the question, which reports its progress; print the answer and write its files.
+    def print_unfinished(self, found: AnswerT) -> str:
+        """Print what is known after Ctrl-C, and return how far the search came."""
+        self.print_answer(found)
+        return "the search is not finished"
 
-        After Ctrl-C what is known is printed and written as JSON.
-        """
-        later = self.consoles.details.later(opening)
-        with watch(self.consoles.watching, finite_limit(timeout), later) as progress:
-            try:
-                found = question(progress)
-            except Interrupted as stop:
-                self._show(progress, stop.answer, is_interrupted=True)
-                raise
-            self._show(progress, found)
+    def written(self, found: AnswerT, *, is_interrupted: bool) -> Iterator[str]:
+        """Write files besides the certificate and JSON; yield a line about each."""
+        yield from ()
 
-    def _show(self, progress: LiveLine, found: AnswerT, *, is_interrupted: bool = False) -> None:
-        console, question = self.consoles.details, self.recording.question
+    def announce(self, progress: LiveLine, found: AnswerT) -> None:
+        """Print the answer, under the line on the question."""
         progress.open()
         with progress.paused():
             self.print_answer(found)
-            self._print_certificate(found, is_interrupted)
-            if is_interrupted:
-                line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
-            else:
-                line = self.recording.add(found.to_dict())
-            if line:
-                console.print(line, soft_wrap=True)
-        point = {"input": question.where, "labels": question.labels}
-        about = {**network_tree(question.network), **point, **self.about}
-        write_json(self.outputs.json_, {**about, **found.to_dict()})
 
-    def _print_certificate(self, found: AnswerT, is_interrupted: bool) -> None:
+    def ask(
+        self,
+        ctx: typer.Context,
+        opening: str | None,
+        timeout: float,
+        question: Callable[..., AnswerT],
+    ) -> AnswerT:
+        """Ask the question; print the answer and write its files.
+
+        The question is called with the keywords `timeout`, `progress` and `certificate`, and with
+        `announce` if it is announced.  The line `opening` on it ends with the time limit.  After
+        Ctrl-C what is known is printed, and if the certificate cannot be written, the answer.
+        """
+        from bnncert.cli.progress import watch
+        from bnncert.questions.prover import UnwrittenError
+
+        later = None
+        if opening is not None:
+            later = self.consoles.details.later(f"{opening}; {limit_text(ctx, timeout)}")
+        with watch(self.consoles.watching, finite_limit(timeout), later) as progress:
+            how: dict[str, Any] = {"progress": progress, "certificate": self.outputs.certificate}
+            if self.is_announced:
+                how["announce"] = partial(self.announce, progress)
+            try:
+                found = question(timeout=remaining(timeout), **how)
+            except Interrupted as stop:
+                progress.open()
+                with progress.paused():
+                    far = self.print_unfinished(stop.answer)
+                    self._write(stop.answer, is_interrupted=True)
+                    line = f"interrupted after {stop.answer.seconds:.2f} s: {far}"
+                    self.consoles.details.print(line, soft_wrap=True)
+                raise
+            except UnwrittenError as error:
+                if not self.is_announced:
+                    self.announce(progress, error.answer)
+                with progress.paused():
+                    self._write(error.answer, is_certified=False)
+                raise
+            if not self.is_announced:
+                self.announce(progress, found)
+            # The live line redirects the standard output, also that of JSON.
+            with progress.paused():
+                self._write(found)
+        return found
+
+    def _write(
+        self, found: AnswerT, *, is_interrupted: bool = False, is_certified: bool = True
+    ) -> None:
+        """Write all files, and print a line on each; an error says if there is no certificate."""
+        if self.outputs.certificate is not None and is_certified:
+            self.print_certificate(found, is_interrupted=is_interrupted)
+        for line in self.written(found, is_interrupted=is_interrupted):
+            self.consoles.details.print(line, soft_wrap=True)
+        if self.outputs.json_ is not None and (self.keeps_unfinished or not is_interrupted):
+            ended = {"interrupted": True} if is_interrupted else {}
+            write_json(self.outputs.json_, {**self.about(), **found.to_dict(), **ended})
+
+    def print_certificate(self, found: AnswerT, *, is_interrupted: bool) -> None:
         """Print where the certificate is, or why there is none."""
         if found.certificate is not None:
             size = Path(found.certificate).stat().st_size
             line = f"certificate: {found.certificate} ({size} bytes)"
-            self.consoles.details.print(line, soft_wrap=True)
-        elif self.outputs.certificate is not None:
-            ended = "the search was interrupted" if is_interrupted else "there is no proof"
-            reason = found.no_certificate or ended
-            self.consoles.details.print(f"no certificate: {reason}", soft_wrap=True)
+        else:
+            reason = "the search was interrupted" if is_interrupted else self.no_proof(found)
+            line = f"no certificate: {found.no_certificate or reason}"
+        self.consoles.details.print(line, soft_wrap=True)
+
+    def no_proof(self, found: AnswerT) -> str:
+        """Return why a finished question has no certificate, if its answer does not say it."""
+        return "there is no proof"
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedView(AnswerView[AnswerT]):
+    """Adds the answer to a results file as well (`explain`, `faults` and `count`)."""
+
+    recording: Recording
+
+    def written(self, found: AnswerT, *, is_interrupted: bool) -> Iterator[str]:
+        """Write the answer into the results file, unless it is unfinished."""
+        line = "" if is_interrupted else self.recording.add(found.to_dict())
+        if line:
+            yield line

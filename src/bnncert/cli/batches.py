@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 
-from bnncert.cli.consoles import Consoles, say_interrupted
-from bnncert.cli.progress import watch
 from bnncert.errors import BnncertError
-from bnncert.results.instance import InstanceAnswer
-from bnncert.results.plan import Plan
-from bnncert.results.runner import (
-    AnsweredInstances,
-    Estimate,
-    Finished,
-    Place,
-    duration,
-    finished_rows,
-    run_plan,
-)
-from bnncert.results.store import ResultsFile
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bnncert.cli.consoles import Consoles
+    from bnncert.results.instance import InstanceAnswer
+    from bnncert.results.plan import Plan
+    from bnncert.results.runner import AnsweredInstances, Finished, Place
+    from bnncert.results.store import ResultsFile
+
+
+@dataclass(frozen=True)
+class PlaceOptions:
+    """Where instances are answered that are not answered together."""
+
+    workers: Annotated[
+        int, typer.Option("--processes", help="Processes at work at once (0: none but this one).")
+    ] = 1
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to work on.")
+    ] = None
+
+    def place(self, ctx: typer.Context, consoles: Consoles) -> Place:
+        """Return the place, or raise if both options name one."""
+        from bnncert.cli.unused import refuse_together
+        from bnncert.results.runner import Place
+
+        told = {"workers": "the workers of the scheduler answer, not processes here"}
+        refuse_together(ctx, "scheduler", told)
+
+        def say(text: str) -> None:
+            consoles.watching.print(text, soft_wrap=True)
+
+        return Place(self.workers, self.scheduler, say)
+
 
 #: The largest number of reasons for missing answers that are printed.
 MOST_REASONS = 10
@@ -42,6 +65,10 @@ def run_shown(
     show_rows: Callable[[AnsweredInstances], None],
 ) -> Finished:
     """Run a plan and show its rows; after Ctrl-C show the rows so far and re-raise."""
+    from bnncert.cli.consoles import say_interrupted
+    from bnncert.cli.progress import watch
+    from bnncert.results.runner import Estimate, duration, finished_rows, run_plan
+
     console = consoles.details
     show_notes(plan.notes, console)
     known, total = finished_rows(plan, results), len(plan.instances)

@@ -81,12 +81,14 @@ ENTRIES = (
         ASK,
         "bnncert monotone demo:sparse --feature 95 --label 7 --step 1 --input demo:0 "
         "--radius 0.002",
+        "relations",
     ),
     Entry(
         "fair",
         "Decide whether protected attributes can change the class, with a pair of inputs if so.",
         ASK,
         "bnncert fair demo:sparse --protect 406=-1,1 --input demo:0 --radius 0.002",
+        "relations",
     ),
     Entry(
         "run",

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bnncert.arrays import FloatArray
-from bnncert.cli.bundled_names import POINTS, model_file
-from bnncert.cli.completion import among
+from bnncert.cli.bundled_names import model_file
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import IndexOption, JsonOption, PixelScaleOptions
+from bnncert.cli.options import IndexOption, JsonOption, PixelScaleOptions, point_option
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import FormatError, InputError
-from bnncert.kernel import RejectedError, Report, UnreadableError
-from bnncert.kernel import check as check_certificate
-from bnncert.model.formats.file_content import check_regular
-from bnncert.model.loading import load
-from bnncert.model.network import Network
+
+if TYPE_CHECKING:
+    from bnncert.arrays import FloatArray
+    from bnncert.kernel import Report
+    from bnncert.model.network import Network
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,10 @@ class CheckedInput(PixelScaleOptions):
 
     input_: Annotated[
         str | None,
-        typer.Option(
+        point_option(
             "--input",
-            help="The input that has to be the certificate's centre: .npy, FILE.npz:KEY, an image "
-            "file, or a bundled image as in demo:0.",
-            autocompletion=among(POINTS, files=True),
+            "The input that has to be the certificate's centre: .npy, FILE.npz:KEY, an image file, "
+            "or a bundled image as in demo:0.",
         ),
     ] = None
     index: IndexOption = None
@@ -77,6 +74,11 @@ def check(
     json_: JsonOption = None,
 ) -> None:
     """Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable."""
+    from bnncert.kernel import RejectedError, UnreadableError
+    from bnncert.kernel import check as check_certificate
+    from bnncert.model.formats.file_content import check_regular
+    from bnncert.model.loading import load
+
     refuse_unwritable(json_path(json_), read=(certificate, model, other, point.input_))
     if timeout is not None and not timeout > 0:
         raise InputError(f"--timeout is {timeout}; expected a number of seconds > 0")
@@ -137,7 +139,7 @@ def _read_input(network: Network, point: CheckedInput) -> tuple[str, FloatArray]
 
 
 def _centre(certificate: Path, report: Report, option: str) -> FloatArray:
-    """Return the centre that a certificate is about."""
+    """Take the centre to compare or draw; a certificate about a box has none."""
     if report.centre is None:
         region = next((k for k in ("box", "polytope") if k in report.about), "")
         what = f"a {region}" if region else "all inputs"

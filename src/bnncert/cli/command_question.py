@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bnncert.arrays import FloatArray
 from bnncert.cli.bundled_names import PREFIX, point_source
@@ -15,22 +15,33 @@ from bnncert.cli.options import (
     PointOptions,
     ScalingOptions,
     read_clip,
+    read_rivals,
     read_scale,
-    read_targets,
 )
+from bnncert.cli.output import network_tree
 from bnncert.errors import InputError
 from bnncert.model.description import SignZero
 from bnncert.model.formats.images import is_image
 from bnncert.model.formats.inputs import pick_point, split_key
 from bnncert.model.loading import load
 from bnncert.model.network import Network
-from bnncert.problem import Targets
+from bnncert.problem import Rivals
 from bnncert.regions import Ball, ChangeNorm, L0Ball, Neighbourhood
-from bnncert.regions.changes import RADIUS_MEANING, VALUED
-from bnncert.regions.radii import INPUT_UNITS, Radius, RadiusUnit, read_radius, read_step
+from bnncert.regions.radii import (
+    INPUT_UNITS,
+    RADIUS_MEANING,
+    VALUED,
+    Radius,
+    RadiusUnit,
+    read_radius,
+    read_step,
+)
+from bnncert.report.picture import CounterexampleFile
 from bnncert.results.balls import Balls
 from bnncert.results.labelled_points import OWN, Data, read_data
-from bnncert.results.rows import LabelSource
+
+if TYPE_CHECKING:
+    from bnncert.results.rows import LabelSource
 
 PointT = TypeVar("PointT", bound=PointOptions)
 
@@ -47,13 +58,27 @@ class CommandQuestion:
     region: Neighbourhood
     label: int
     labels: LabelSource
-    targets: Targets
+    rivals: Rivals
     where: str
     title: str
     #: The shape of the image that the point comes from, if the network states no shape.
     image_shape: tuple[int, ...] = ()
     #: The unit in which the radius was given.
     unit: RadiusUnit = INPUT_UNITS
+
+    @property
+    def heading(self) -> str:
+        """The question in one line."""
+        return f"{self.title}: {self.label_text}, {self.ball_text}"
+
+    def about(self, **settings: Any) -> dict[str, Any]:
+        """Return the network and the point for JSON, and the settings of the question."""
+        point = {"input": self.where, "labels": self.labels}
+        return {**network_tree(self.network), **point, **settings}
+
+    def counterexample_file(self, path: Path | None) -> CounterexampleFile | None:
+        """Prepare the file of --save-counterexample; a wrong one is refused before the search."""
+        return CounterexampleFile.around(path, self.network, self.region, self.image_shape)
 
     @property
     def label_text(self) -> str:
@@ -75,7 +100,7 @@ class CommandQuestion:
 
 
 def read_network(model: Path, sign_zero: SignZero | None) -> Network:
-    """Return the network in a file, with the given value of sign(0)."""
+    """Load a network file; --sign-zero overrides the value that the model states."""
     return load(model).with_sign_zero(sign_zero)
 
 
@@ -111,7 +136,7 @@ def radius_option(
 
 
 def grid_option(text: str) -> Radius:
-    """Return the step of --grid as it is written."""
+    """Read --grid as it is written, because `1px` depends on the network."""
     step = read_step(text)
     if step is None:
         raise InputError(f"--grid is {text!r}; expected a step > 0, also as in 1px")
@@ -183,7 +208,7 @@ class AskedPoints:
     balls: Balls
     #: The radius of the balls; None for the whole data box.
     radius: float | None
-    targets: Targets
+    rivals: Rivals
     #: The value of --input, the file or folder that it names, and the index in it.
     text: str
     source: str
@@ -208,7 +233,7 @@ class AskedPoints:
             yield self.question(index)
 
     def question(self, index: int | None) -> CommandQuestion:
-        """Return the question about one point."""
+        """Make the question about one point: its ball, its label and their names."""
         network, data = self.network, self.data
         where, centre = chosen_point(network, data, self.text, self.source, index)
         try:
@@ -224,25 +249,26 @@ class AskedPoints:
         title = where if count == 1 or named or data.names else f"{where} (of {count} points)"
         shape = data.image_shape if len(network.input_shape) == 1 else ()
         return CommandQuestion(
-            *(network, region, label, labels, self.targets, where, title), shape, self.unit
+            *(network, region, label, labels, self.rivals, where, title), shape, self.unit
         )
 
 
 def is_input(text: str) -> bool:
-    """Return whether the second argument of `verify` names points, and not a query."""
+    """Whether the second argument of `verify` names points, and not a query."""
     file = split_key(text)[0]
     named = text.startswith(PREFIX) or text == PREFIX[:-1]
     arrays = (".npy", ".npz")
     return named or is_image(file) or Path(file).suffix in arrays or Path(file).is_dir()
 
 
-def with_argument(point: PointT, text: str | None) -> PointT:
-    """Return the options with the input that is given as an argument instead of --input."""
+def with_argument(point: PointT) -> PointT:
+    """Let --input be the input that is given as an argument instead."""
+    text = point.place
     if text is None:
         return point
     if point.input_ is not None:
         raise InputError(f"{text} and --input {point.input_} both name the input; give one")
-    return replace(point, input_=text)
+    return replace(point, place=None, input_=text)
 
 
 def read_points(
@@ -268,9 +294,9 @@ def read_points(
         balls = Balls.of(network, network.source, shape.norm, clip, **given)
     except InputError as error:
         raise InputError(f"{point.input_}: {error}") from error
-    targets = read_targets(scaling.targets)
+    rivals = read_rivals(scaling.rivals)
     return AskedPoints(
-        *(network, data, balls, radius, targets, point.input_, source, index, point.label),
+        *(network, data, balls, radius, rivals, point.input_, source, index, point.label),
         *(unit, clip, grid, within),
     )
 

@@ -2,59 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from bnncert.arrays import FloatArray
-from bnncert.cli.bundled_names import NETWORKS, POINTS, model_file, points_source
-from bnncert.cli.command_question import grid_option, read_question
-from bnncert.cli.completion import among
-from bnncert.cli.consoles import Consoles
+from bnncert.cli.answer_view import AnswerView, begin
+from bnncert.cli.bundled_names import points_source
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallNormOption,
     BallShape,
-    CertificateOption,
+    CounterexampleOutputs,
     GridOption,
-    JsonOption,
     MethodOption,
     PixelOptions,
     PointOptions,
     PrintOptions,
     RadiusOption,
-    SaveCounterexampleOption,
     ScalingOptions,
     SeedOption,
     SignZeroOption,
     TimeoutOption,
     WithinOption,
+    network_argument,
+    point_option,
     read_clip,
     read_scale,
 )
-from bnncert.cli.output import json_path, refuse_unwritable, write_json
-from bnncert.cli.progress import watch
-from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, limit_text, remaining
-from bnncert.cli.unused import refuse_unread, refuse_without
-from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods import Options
+from bnncert.cli.time_limit import DEFAULT_LIMIT
 from bnncert.errors import InputError
-from bnncert.model.formats.file_content import check_regular
-from bnncert.model.formats.inputs import pick_point
-from bnncert.model.loading import load
-from bnncert.model.network import Network
-from bnncert.questions.compare.compare import compare as compare_networks
-from bnncert.questions.compare.comparison_answer import NetworkComparison
-from bnncert.regions import Box, Region
-from bnncert.report.picture import CounterexampleFile, check_suffix
-from bnncert.report.plain_table import plain_table
-from bnncert.results.balls import Balls
-from bnncert.results.labelled_points import OWN, read_data
-from bnncert.results.store import is_database
 from bnncert.version import __version__
+
+if TYPE_CHECKING:
+    from bnncert.arrays import FloatArray
+    from bnncert.model.network import Network
+    from bnncert.questions.compare.comparison_answer import NetworkComparison
+    from bnncert.regions import Box, Region
+    from bnncert.report.picture import CounterexampleFile
 
 #: Inputs of a data set with different classes that are listed on the terminal.
 MOST_INPUTS = 10
@@ -66,11 +54,10 @@ class TwoNetworksOptions(PixelOptions):
 
     input_: Annotated[
         str | None,
-        typer.Option(
+        point_option(
             "--input",
-            help="Centre of a ball, .npy, FILE.npz:KEY, an image file or demo:0 "
-            "(default: all inputs of the data box count).",
-            autocompletion=among(POINTS, files=True),
+            "Centre of a ball, .npy, FILE.npz:KEY, an image file or demo:0 (default: all inputs of "
+            "the data box count).",
         ),
     ] = None
     index: Annotated[int | None, typer.Option("--index", help="Which point of a batch.")] = None
@@ -80,19 +67,16 @@ class TwoNetworksOptions(PixelOptions):
     grid: GridOption = None
     data: Annotated[
         str | None,
-        typer.Option(
+        point_option(
             "--data",
-            help="Inputs whose classes are compared exactly, FILE.npz, FILE.npz:KEY, "
-            ".npy or a folder of images; with --input, points to search from.",
-            autocompletion=among(POINTS, files=True),
+            "Inputs whose classes are compared exactly, FILE.npz, FILE.npz:KEY, .npy or a folder "
+            "of images; with --input, points to search from.",
         ),
     ] = None
     sign_zero: SignZeroOption = None
     method: MethodOption = "auto"
     seed: SeedOption = 0
     timeout: TimeoutOption = DEFAULT_LIMIT
-    certificate: CertificateOption = None
-    save_counterexample: SaveCounterexampleOption = None
 
     @property
     def scaling(self) -> ScalingOptions:
@@ -114,85 +98,57 @@ class _Question:
 def compare(
     *,
     ctx: typer.Context,
-    first: Annotated[
-        Path,
-        typer.Argument(
-            parser=model_file,
-            metavar="first",
-            help="A network, called A.",
-            autocompletion=among(tuple(NETWORKS), files=True),
-        ),
-    ],
-    second: Annotated[
-        Path,
-        typer.Argument(
-            parser=model_file,
-            metavar="second",
-            help="Another network, called B.",
-            autocompletion=among(tuple(NETWORKS), files=True),
-        ),
-    ],
+    first: Annotated[Path, network_argument("first", "A network, called A.")],
+    second: Annotated[Path, network_argument("second", "Another network, called B.")],
     options: TwoNetworksOptions,
-    json_: JsonOption = None,
+    outputs: CounterexampleOutputs,
     printing: PrintOptions,
 ) -> None:
     """Compare two networks; exit code 1 if they differ."""
+    from bnncert.engine.methods import Options
+    from bnncert.model.formats.file_content import check_regular
+    from bnncert.model.loading import load
+    from bnncert.questions.compare.compare import compare as compare_networks
+    from bnncert.results.store import is_database
+
     files = first, second
     for file in files:
         check_regular(file)
         if is_database(file):
             raise InputError(f"{file}: not a network; bnncert diff compares two results files")
-    consoles = Consoles.of(ctx, printing, stderr=json_ == "-")
-    refuse_unread(ctx, options.method)
-    outputs = (options.certificate, options.save_counterexample, json_path(json_))
-    refuse_unwritable(*outputs, read=(*files, options.input_, options.data))
+    read = (*files, options.input_, options.data)
+    consoles = begin(ctx, printing, outputs, read, options.method)
     settings = Options(processes=0, seed=options.seed).check({"seed": "--seed"})
     a, b = (load(file) for file in files)
     scale = read_scale(options.scale, options.normalise)
     if scale is not None:
         a, b = scale.on(a), scale.on(b)
     question = _question(ctx, a, options)
-    saved = _saved(options.save_counterexample, a, question)
-    names = f"A = {files[0].name}, B = {files[1].name}"
-    title = f"{names}: {question.title}; {limit_text(ctx, options.timeout)}"
-    opening = consoles.details.later(title)
-    tree = _about(a, b, question.region, options)
-    with watch(consoles.watching, finite_limit(options.timeout), opening) as progress:
-        try:
-            result = compare_networks(
-                a,
-                b,
-                question.region,
-                inputs=question.inputs,
-                sign_zero=options.sign_zero,
-                method=options.method,
-                timeout=remaining(options.timeout),
-                options=settings,
-                progress=progress,
-                certificate=options.certificate,
-            )
-        except Interrupted as stop:
-            progress.open()
-            with progress.paused():
-                _show(consoles, stop.answer)
-                consoles.details.print("interrupted: the comparison is not finished")
-            write_json(json_, {**tree, **stop.answer.to_dict(), "interrupted": True})
-            raise
-        progress.open()
-    _show(consoles, result)
-    if saved is not None:
-        found = result.difference
-        written = saved.write(None if found is None else found.as_counterexample())
-        consoles.details.print(written, soft_wrap=True)
-    if options.certificate is not None:
-        _show_certificate(consoles, result)
-    write_json(json_, {**tree, **result.to_dict()})
+    saved = _saved(outputs.save_counterexample, a, question)
+    about = partial(_about, a, b, question.region, options)
+    result = _ComparisonView(consoles, outputs, about, saved).ask(
+        ctx,
+        f"A = {first.name}, B = {second.name}: {question.title}",
+        options.timeout,
+        partial(
+            compare_networks,
+            *(a, b, question.region),
+            inputs=question.inputs,
+            sign_zero=options.sign_zero,
+            method=options.method,
+            options=settings,
+        ),
+    )
     if result.status == "different":
         raise typer.Exit(1)
 
 
 def _question(ctx: typer.Context, network: Network, options: TwoNetworksOptions) -> _Question:
-    """Return the inputs that the options name."""
+    """Read what is compared: a ball around --input, the rows of --data alone, or a box."""
+    from bnncert.cli.command_question import read_question
+    from bnncert.cli.unused import refuse_without
+    from bnncert.results.labelled_points import OWN
+
     inputs = None if options.data is None else _read_inputs(network, options)
     if options.input_ is None:
         refuse_without(ctx, "input_", ("radius", "index", "norm", "within"))
@@ -201,7 +157,7 @@ def _question(ctx: typer.Context, network: Network, options: TwoNetworksOptions)
         region = _box(network, options)
         title = "the data box" if region is None else region.describe()
         return _Question(region, inputs, title)
-    point = PointOptions(options.input_, options.index, labels=OWN)
+    point = PointOptions(input_=options.input_, index=options.index, labels=OWN)
     shape = BallShape(options.norm, options.radius, options.within, options.grid)
     if options.radius is None:
         raise InputError("--radius is missing; give --input and --radius, or neither")
@@ -211,6 +167,12 @@ def _question(ctx: typer.Context, network: Network, options: TwoNetworksOptions)
 
 def _box(network: Network, options: TwoNetworksOptions) -> Box | None:
     """Return the box of --clip and --grid; None for the data box of both networks."""
+    import numpy as np
+
+    from bnncert.cli.command_question import grid_option
+    from bnncert.regions import Box
+    from bnncert.results.balls import Balls
+
     clip = read_clip(options.clip)
     if options.grid is None:
         if clip is None:
@@ -228,44 +190,41 @@ def _box(network: Network, options: TwoNetworksOptions) -> Box | None:
 
 
 def _read_inputs(network: Network, options: TwoNetworksOptions) -> FloatArray:
-    """Return all points of --data, one row each."""
+    """Read all points of --data, one row each, in the scale of the network."""
+    import numpy as np
+
+    from bnncert.cli.command_question import chosen_point
+    from bnncert.results.labelled_points import OWN, read_data
+
     assert options.data is not None
     source = points_source(options.data)
     data = read_data(source, OWN, network)
     if read_scale(options.scale, options.normalise) is not None:
         data = data.as_pixels()
-    box = None
-    if network.input_lo is not None and network.input_hi is not None:
-        box = network.input_lo, network.input_hi
-    count, shape = data.count(network), network.input_shape
-    rows = [
-        pick_point(data.array, None if count == 1 else k, shape, box, source) for k in range(count)
-    ]
-    return np.stack(rows)
+    count = data.count(network)
+    numbers = [None] if count == 1 else range(count)
+    return np.stack([chosen_point(network, data, source, source, k)[1] for k in numbers])
 
 
 def _saved(path: Path | None, network: Network, question: _Question) -> CounterexampleFile | None:
     """Return the file for an input at which the networks differ, if one is named."""
-    if path is None:
-        return None
+    from bnncert.report.picture import CounterexampleFile
+
     ball = question.region
-    if ball is not None and ball.norm is not None:
-        return CounterexampleFile.around(
-            path, network, ball.middle, ball.clip_lo, ball.clip_hi, question.image_shape
-        )
-    check_suffix(path)
-    if path.suffix.lower() == ".png":
-        raise InputError(
-            f"{path}: a picture shows the input beside the centre of a ball; give --input and "
-            "--radius, or name a .npy file"
-        )
-    return CounterexampleFile(path, network.input_shape)
+    if ball is None or ball.norm is None:
+        ball = None
+        if path is not None and path.suffix.lower() == ".png":
+            raise InputError(
+                f"{path}: a picture shows the input beside the centre of a ball; give --input and "
+                "--radius, or name a .npy file"
+            )
+    return CounterexampleFile.around(path, network, ball, question.image_shape)
 
 
 def _about(
     first: Network, second: Network, region: Region | None, options: TwoNetworksOptions
 ) -> dict[str, Any]:
-    """Return the question for JSON."""
+    """State both networks, as they are compared, and the inputs that count."""
     both = first.with_sign_zero(options.sign_zero), second.with_sign_zero(options.sign_zero)
     return {
         "bnncert": __version__,
@@ -279,37 +238,47 @@ def _about(
     }
 
 
-def _show(consoles: Consoles, result: NetworkComparison) -> None:
-    """Print the layers, the inputs with different classes, the answer and remarks."""
-    table = result.table()
-    shown = plain_table(*table.heads, left=table.heads[: table.left])
-    for row in table.rows:
-        shown.add_row(*row)
-    consoles.details.print(shown)
-    if result.first_difference:
-        consoles.details.print(f"first difference: {result.first_difference}", soft_wrap=True)
-    consoles.answer.print(result.heading, soft_wrap=True)
-    for note in result.notes:
-        consoles.details.print(f"note: {note}", soft_wrap=True)
-    found = result.inputs
-    if found is not None and found.differing.size:
-        for k in range(min(MOST_INPUTS, found.differing.size)):
-            classes = f"class {found.first[k]} of A, {found.second[k]} of B"
-            consoles.details.print(f"input {found.differing[k]}: {classes}", soft_wrap=True)
-        rest = found.differing.size - MOST_INPUTS
+@dataclass(frozen=True, eq=False)
+class _ComparisonView(AnswerView["NetworkComparison"]):
+    """Prints a comparison."""
+
+    saved: CounterexampleFile | None
+
+    def print_answer(self, found: NetworkComparison) -> None:
+        """Print the layers, the inputs with different classes, the answer and remarks."""
+        from bnncert.report.plain_table import plain_table
+
+        consoles, table = self.consoles, found.table()
+        left = table.heads[: table.left]
+        consoles.details.print(plain_table(*table.heads, left=left, rows=table.rows))
+        if found.first_difference:
+            consoles.details.print(f"first difference: {found.first_difference}", soft_wrap=True)
+        consoles.answer.print(found.heading, soft_wrap=True)
+        consoles.details.notes(found.notes)
+        self._print_inputs(found)
+        if consoles.verbose and found.difference is not None:
+            for name, scores in zip("AB", found.difference.scores, strict=True):
+                text = ", ".join(f"{score:.6g}" for score in scores.tolist())
+                consoles.details.print(f"scores of {name} at the input: {text}", soft_wrap=True)
+
+    def _print_inputs(self, found: NetworkComparison) -> None:
+        """Print the first inputs of --data with different classes."""
+        given, console = found.inputs, self.consoles.details
+        if given is None:
+            return
+        for k in range(min(MOST_INPUTS, given.differing.size)):
+            classes = f"class {given.first[k]} of A, {given.second[k]} of B"
+            console.print(f"input {given.differing[k]}: {classes}", soft_wrap=True)
+        rest = given.differing.size - MOST_INPUTS
         if rest > 0:
-            consoles.details.print(f"{rest} more; --json FILE lists all", soft_wrap=True)
-    if consoles.verbose and result.difference is not None:
-        for name, scores in zip("AB", result.difference.scores, strict=True):
-            text = ", ".join(f"{score:.6g}" for score in scores.tolist())
-            consoles.details.print(f"scores of {name} at the input: {text}", soft_wrap=True)
+            console.print(f"{rest} more; --json FILE lists all", soft_wrap=True)
 
+    def no_proof(self, found: NetworkComparison) -> str:
+        """Point to the notes, which explain an answer without a certificate."""
+        return "there is no answer" if found.status in ("unknown", "timeout") else "see the notes"
 
-def _show_certificate(consoles: Consoles, result: NetworkComparison) -> None:
-    """Print where the certificate is, or that there is none."""
-    if result.certificate is not None:
-        size = Path(result.certificate).stat().st_size
-        consoles.details.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)
-    else:
-        why = "there is no answer" if result.status in ("unknown", "timeout") else "see the notes"
-        consoles.details.print(f"no certificate: {why}")
+    def written(self, found: NetworkComparison, *, is_interrupted: bool) -> Iterator[str]:
+        """Write the input at which the networks differ."""
+        if self.saved is not None and not is_interrupted:
+            shown = None if found.difference is None else found.difference.as_counterexample()
+            yield self.saved.write(shown)

@@ -24,6 +24,7 @@ VARIABLE = "_BNNCERT_COMPLETE"
 #: The names of all methods: importing the methods takes too long for a completion.
 METHODS = (
     *("attack", "interval", "lp", "sdp", "bab", "milp", "propagation", "elimination", "auto"),
+    "learning",
     *("minp", "sample", "sdp-standard", "sdp-tight-plain", "sdp-tight", "sdp-tight-pairwise"),
     "sdp-order2",
 )
@@ -78,7 +79,7 @@ def install_script(shell: str) -> str:
 
 
 def script(shell: str) -> str:
-    """Return the script that completes the command line in a shell."""
+    """Make the script that a shell sources to complete the command line."""
     from typer import completion
 
     _check(shell, OPTIONS[1])
@@ -106,7 +107,7 @@ def prepare() -> None:
         """Completion in bash, which passes demo:0 as the three words demo, : and 0."""
 
         def get_completion_args(self) -> tuple[list[str], str]:
-            """Return the complete words and the incomplete one."""
+            """Split what is typed into complete words and the incomplete one."""
             words = os.environ["COMP_WORDS"].split("\n")
             place = int(os.environ["COMP_CWORD"])
             joined = _joined(words[1 : place + 1] if place < len(words) else [*words[1:], ""])
@@ -123,7 +124,7 @@ def prepare() -> None:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Return the words with those joined that a colon separates."""
+    """Join words that bash splits at a colon, such as demo:0."""
     joined: list[str] = []
     for word in words:
         if joined and (word.startswith(":") or joined[-1].endswith(":")):

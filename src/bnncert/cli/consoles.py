@@ -7,7 +7,7 @@ of the program itself (`bnncert -q verify ...`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import typer
@@ -28,8 +28,13 @@ class PlainConsole(Console):
         )
 
     def later(self, text: str) -> Callable[[], None]:
-        """Return what prints a line."""
+        """Give what prints a line when it is called, for a line that waits for the answer."""
         return lambda: self.print(text, soft_wrap=True)
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Print remarks for the user, a line for each."""
+        for note in notes:
+            self.print(f"note: {note}", soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
         """Raise an exception for :func:`bnncert.cli.program.main`, which sets the exit code."""

@@ -7,13 +7,10 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.options import ModelArgument, SignZeroOption
 from bnncert.cli.output import refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
-from bnncert.model.loading import load
-from bnncert.model.network import Network
 
 
 def convert(
@@ -37,6 +34,9 @@ def convert(
     ] = None,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
+    from bnncert.cli.consoles import PlainConsole
+    from bnncert.model.loading import load
+
     refuse_unwritable(target, read=(source, layers))
     if clip is not None:
         if target.suffix != ".onnx" or layers is not None or sign_zero is not None:
@@ -61,6 +61,7 @@ def _clipped(source: Path, target: Path, bounds: tuple[float, float]) -> str:
     # Imported on use: importing onnx takes half a second.
     from bnncert.model.formats.onnx.reader import read_onnx
     from bnncert.model.formats.onnx.writer import clipped_graph
+    from bnncert.model.network import Network
 
     content = clipped_graph(source, *bounds)
     network = Network.from_description(read_onnx(content, str(source)))

@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bnncert.cli.answer_view import AnswerView
-from bnncert.cli.command_question import CommandQuestion, read_decision, read_network, with_argument
-from bnncert.cli.consoles import Consoles
+from bnncert.cli.answer_view import RecordedView, begin
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
-    BallShape,
-    GridOption,
-    InputArgument,
     ModelArgument,
-    PointOptions,
+    PlainBallOptions,
     PrintOptions,
     ScalingOptions,
     SeedOption,
     SignZeroOption,
     TiesOption,
     TimeoutOption,
-    WithinOption,
 )
-from bnncert.cli.output import refuse_unwritable
-from bnncert.cli.recording import Recording
-from bnncert.cli.time_limit import DEFAULT_LIMIT, limit_text, remaining
+from bnncert.cli.time_limit import DEFAULT_LIMIT
 from bnncert.errors import InputError
-from bnncert.model.network import Network
-from bnncert.questions.count.count import CONFIDENCE, SAMPLES
-from bnncert.questions.count.count import count as count_points
-from bnncert.questions.count.count_answer import CountResult
+from bnncert.questions.usual_limits import CONFIDENCE, SAMPLES
+
+if TYPE_CHECKING:
+    from bnncert.cli.command_question import CommandQuestion
+    from bnncert.model.network import Network
+    from bnncert.questions.count.count_answer import CountResult
 
 
 @dataclass(frozen=True)
-class CountBallOptions(PointOptions):
+class CountBallOptions(PlainBallOptions):
     """A labelled point and the points of a grid around it."""
 
     norm: Annotated[
@@ -50,8 +45,6 @@ class CountBallOptions(PointOptions):
             "--radius", help="Radius in input units, in pixels as in 1px, or for l0 a number."
         ),
     ] = None
-    within: WithinOption = None
-    grid: GridOption = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,6 @@ def count(
     *,
     ctx: typer.Context,
     model: ModelArgument,
-    place: InputArgument = None,
     point: CountBallOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
@@ -83,33 +75,37 @@ def count(
     printing: PrintOptions,
 ) -> None:
     """Count the grid points of a region whose class changes, with certified bounds."""
-    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
-    point = with_argument(point, place)
-    refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
+    from bnncert.cli.command_question import read_network, with_argument
+    from bnncert.cli.recording import Recording
+    from bnncert.questions.count.count import count as count_points
+
+    point = with_argument(point)
+    consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
     question = _read(network, point, scaling)
-    title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
     recording = Recording(outputs.results, "count", question, question.ball_text, {"ties": ties})
-    about = {"ties": ties, "region": question.region.to_dict(), "seed": settings.seed}
-    _CountView(consoles, outputs, recording, about).ask(
-        f"{title}; {limit_text(ctx, settings.timeout)}",
+    region = question.region.to_dict()
+    about = partial(question.about, ties=ties, region=region, seed=settings.seed)
+    _CountView(consoles, outputs, about, recording).ask(
+        ctx,
+        f"{model.name}, {question.heading}",
         settings.timeout,
-        lambda progress: count_points(
+        partial(
+            count_points,
             *(question.network, question.ball, question.label),
-            targets=question.targets,
+            rivals=question.rivals,
             ties=ties,
             samples=settings.samples,
             confidence=settings.confidence,
             seed=settings.seed,
-            timeout=remaining(settings.timeout),
-            progress=progress,
-            certificate=outputs.certificate,
         ),
     )
 
 
 def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) -> CommandQuestion:
-    """Return the ball around the one point that the options describe."""
+    """Read the ball; without a radius or a grid there is nothing to count."""
+    from bnncert.cli.command_question import read_decision
+
     if point.input_ is not None and point.radius is None:
         raise InputError("--radius is missing; give the radius of the ball")
     if point.input_ is not None and point.grid is None:
@@ -119,7 +115,7 @@ def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) ->
     return read_decision(
         network,
         point,
-        BallShape(point.norm, point.radius, point.within, point.grid),
+        point.shape,
         scaling,
         missing="the point around which points are counted",
         several="points are counted around one image",
@@ -127,7 +123,7 @@ def _read(network: Network, point: CountBallOptions, scaling: ScalingOptions) ->
 
 
 @dataclass(frozen=True, eq=False)
-class _CountView(AnswerView[CountResult]):
+class _CountView(RecordedView["CountResult"]):
     """Prints the bounds of a count."""
 
     def print_answer(self, found: CountResult) -> None:

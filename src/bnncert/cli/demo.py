@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import typer
-from rich.console import Console, RenderableType
 
-from bnncert.cli.consoles import PlainConsole
-from bnncert.cli.progress import watch
 from bnncert.cli.result_views import totals_text
-from bnncert.engine.methods import Options
-from bnncert.engine.rounded_bounds import lower_text, upper_text
-from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
-from bnncert.model.bundled import DemoData, load_demo_images, load_demo_network
-from bnncert.model.network import Network
-from bnncert.questions.verify import verify
-from bnncert.regions import Ball
-from bnncert.report.picture import picture_lines, side_by_side
-from bnncert.report.plain_table import plain_table
-from bnncert.report.tables import number, status_text
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from bnncert.engine.verdict import Result
+    from bnncert.model.loading import DemoData
+    from bnncert.model.network import Network
 
 #: Radii, in steps of 1/127.5, at which the demo searches for a counterexample to show.
 ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -37,6 +30,8 @@ def demo(
     ] = "sparse",
 ) -> None:
     """Verify the bundled MNIST network on its first images and show what was found."""
+    from bnncert.cli.consoles import PlainConsole
+
     run_demo(PlainConsole(), count=count, delta=delta, timeout=timeout, which=network)
 
 
@@ -44,6 +39,15 @@ def run_demo(
     console: Console, *, count: int, delta: float, timeout: float, which: Literal["sparse", "dense"]
 ) -> None:
     """Verify the first images, print a table, and draw one counterexample."""
+    import numpy as np
+
+    from bnncert.cli.consoles import PlainConsole
+    from bnncert.cli.progress import watch
+    from bnncert.model.loading import load_demo_images, load_demo_network
+    from bnncert.questions.verify import verify
+    from bnncert.regions import Ball
+    from bnncert.report.plain_table import plain_table
+
     data = load_demo_images()
     if not 1 <= count <= len(data.labels):
         raise InputError(f"--count is {count}; expected 1 to {len(data.labels)}")
@@ -74,6 +78,11 @@ def run_demo(
 
 
 def _row(index: int, label: int, result: Result) -> list[RenderableType]:
+    import numpy as np
+
+    from bnncert.engine.rounded_bounds import lower_text, upper_text
+    from bnncert.report.tables import status_text
+
     hardest = min(result.targets, key=lambda t: t.lower)
     stages = ", ".join(dict.fromkeys(t.stage for t in result.targets))
     found = result.counterexample
@@ -98,6 +107,12 @@ def _show_counterexample(
     console: Console, network: Network, data: DemoData, results: list[Result], timeout: float
 ) -> None:
     """Draw an image beside a nearby point that the network misclassifies."""
+    from bnncert.engine.methods import Options
+    from bnncert.questions.verify import verify
+    from bnncert.regions import Ball
+    from bnncert.report.picture import picture_lines, side_by_side
+    from bnncert.report.tables import number
+
     index = next((i for i, r in enumerate(results) if r.status == "robust"), None)
     if index is None:
         return

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from bnncert.cli.consoles import wide_console
 from bnncert.cli.options import JsonOption
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
-from bnncert.report.diff_tables import (
-    ChangeTable,
-    comparison_page,
-    comparison_tree,
-    headline,
-    sections,
-)
-from bnncert.report.plain_table import plain_table
-from bnncert.results.diff import Comparison, compare_results
-from bnncert.results.store import read_recorded
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bnncert.report.diff_tables import ChangeTable
+    from bnncert.results.diff import Comparison
 
 #: The most rows of a table on the terminal.
 MOST_ROWS = 20
@@ -37,6 +31,11 @@ def diff(
     json_: JsonOption = None,
 ) -> None:
     """Show what changed between two results files; exit code 1 if they contradict each other."""
+    from bnncert.cli.consoles import wide_console
+    from bnncert.report.diff_tables import comparison_page, comparison_tree
+    from bnncert.results.diff import compare_results
+    from bnncert.results.store import read_recorded
+
     refuse_unwritable(out, json_path(json_), read=(before, after))
     if out is not None and out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{out}: the page is HTML; give it a name that ends in .html")
@@ -52,6 +51,8 @@ def diff(
 
 def _show(comparison: Comparison, console: Console) -> None:
     """Print the contradictions, the summary, and the first rows of each table."""
+    from bnncert.report.diff_tables import headline, sections
+
     tables = sections(comparison)
     for section in tables:
         if section.loud:
@@ -66,11 +67,11 @@ def _show(comparison: Comparison, console: Console) -> None:
 
 
 def _show_section(section: ChangeTable, console: Console) -> None:
+    from bnncert.report.plain_table import plain_table
+
     console.print(section.title, soft_wrap=True, style="bold red" if section.loud else "bold")
-    table = plain_table(*section.heads, left=section.heads)
-    for row in section.rows[:MOST_ROWS]:
-        table.add_row(*row)
-    console.print(table)
+    shown = section.rows[:MOST_ROWS]
+    console.print(plain_table(*section.heads, left=section.heads, rows=shown))
     rest = len(section.rows) - MOST_ROWS
     if rest > 0:
         console.print(f"{rest} more; -o PAGE.html and --json FILE show all", soft_wrap=True)

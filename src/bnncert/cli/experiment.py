@@ -6,32 +6,30 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnncert.cli.batches import refuse_failures, run_shown, show_notes
-from bnncert.cli.command_question import grid_option
+from bnncert.cli.batches import PlaceOptions, refuse_failures, run_shown, show_notes
 from bnncert.cli.completion import among
-from bnncert.cli.consoles import Consoles, wide_console
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import GridOption, LabelsOption, PrintOptions
 from bnncert.cli.output import refuse_clashes, refuse_unwritable
-from bnncert.cli.unused import refuse_together
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
-from bnncert.report.summary import experiment_table, plan_table
-from bnncert.results.config_file import find_configuration, shipped_names
-from bnncert.results.config_reading import read_configuration
-from bnncert.results.configuration import Configuration, with_changes
-from bnncert.results.instance import InstanceGroup
-from bnncert.results.plan import Plan, plan_experiment
-from bnncert.results.runner import AnsweredInstances, Place, default_folder, duration, finished_rows
-from bnncert.results.store import ResultsFile
+
+if TYPE_CHECKING:
+    from bnncert.cli.consoles import Consoles
+    from bnncert.results.configuration import Configuration
+    from bnncert.results.instance import InstanceGroup
+    from bnncert.results.plan import Plan
+    from bnncert.results.runner import AnsweredInstances, Place
 
 
 def _configurations(incomplete: str) -> list[str]:
     """Return the bundled configurations that begin with a text."""
+    from bnncert.results.config_file import shipped_names
+
     return among(shipped_names(), files=True)(incomplete)
 
 
@@ -72,12 +70,7 @@ def experiment(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and its size.")
     ] = False,
-    workers: Annotated[
-        int, typer.Option("--processes", help="Processes at work at once (0: none but this one).")
-    ] = 1,
-    scheduler: Annotated[
-        str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to work on.")
-    ] = None,
+    at_work: PlaceOptions,
     changes: ChangeOptions,
     certificates: Annotated[
         Path | None,
@@ -86,16 +79,12 @@ def experiment(
     printing: PrintOptions,
 ) -> None:
     """Run the experiments of a file; the same command again continues an interrupted run."""
-    refuse_together(
-        ctx, "scheduler", {"workers": "the workers of the scheduler answer, not processes here"}
-    )
+    from bnncert.cli.consoles import Consoles
+    from bnncert.results.config_file import find_configuration
+    from bnncert.results.plan import plan_experiment
+
     consoles = Consoles.of(ctx, printing, width=200)
-
-    def say(text: str) -> None:
-        consoles.watching.print(text, soft_wrap=True)
-
-    path = find_configuration(config)
-    place = Place(workers, scheduler, say)
+    place, path = at_work.place(ctx, consoles), find_configuration(config)
     target = Path(f"{path.stem}.sqlite") if out is None else out
     refuse_unwritable(target)
     configuration = _configuration(path, changes)
@@ -104,13 +93,17 @@ def experiment(
     refuse_clashes((target,), (path, *configuration.files))
     plan = plan_experiment(configuration)
     if dry_run:
-        _show_plan(plan, target, workers)
+        _show_plan(plan, target, place.workers)
     else:
         _run(plan, target, place, certificates, consoles)
 
 
 def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
     """Read a configuration and apply the options of the command line."""
+    from bnncert.cli.command_question import grid_option
+    from bnncert.results.config_reading import read_configuration
+    from bnncert.results.configuration import with_changes
+
     if changes.timeout is not None:
         Deadline(changes.timeout)
     files = _files(changes.network or ())
@@ -129,6 +122,10 @@ def _run(
     plan: Plan, target: Path, place: Place, certificates: Path | None, consoles: Consoles
 ) -> None:
     """Run a plan and print the results."""
+    from bnncert.report.summary import experiment_table
+    from bnncert.results.runner import default_folder
+    from bnncert.results.store import ResultsFile
+
     with ResultsFile(target) as results:
 
         def show_rows(rows: AnsweredInstances) -> None:
@@ -157,6 +154,11 @@ def _files(texts: Iterable[str]) -> dict[str, str]:
 
 def _show_plan(plan: Plan, target: Path, workers: int) -> None:
     """Print the planned instances, and how many the results file answers already."""
+    from bnncert.cli.consoles import wide_console
+    from bnncert.report.summary import plan_table
+    from bnncert.results.runner import duration, finished_rows
+    from bnncert.results.store import ResultsFile
+
     console = wide_console(200)
     answered: dict[InstanceGroup, int] = {}
     if target.exists():

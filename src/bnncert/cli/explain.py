@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bnncert.cli.answer_view import AnswerView
-from bnncert.cli.command_question import CommandQuestion, read_decision, read_network, with_argument
-from bnncert.cli.consoles import Consoles
+from bnncert.cli.answer_view import RecordedView, begin
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
     BallShape,
     GridOption,
-    InputArgument,
-    MethodOption,
     MethodOptions,
     ModelArgument,
     PixelOptions,
@@ -26,18 +23,14 @@ from bnncert.cli.options import (
     ScalingOptions,
     TiesOption,
 )
-from bnncert.cli.output import refuse_unwritable
-from bnncert.cli.progress import LiveLine
-from bnncert.cli.recording import Recording
-from bnncert.cli.time_limit import limit_text, remaining
-from bnncert.cli.unused import refuse_unread
 from bnncert.errors import InputError
-from bnncert.model.network import Network
-from bnncert.questions.explain.explain import QUESTION_SECONDS
-from bnncert.questions.explain.explain import explain as explain_api
-from bnncert.questions.explain.explanation_answer import Domain, Explanation
-from bnncert.regions import Ball
-from bnncert.report.picture import KeptPicture
+from bnncert.questions.usual_limits import QUESTION_SECONDS
+
+if TYPE_CHECKING:
+    from bnncert.cli.command_question import CommandQuestion
+    from bnncert.model.network import Network
+    from bnncert.questions.explain.explanation_answer import Domain, Explanation
+    from bnncert.report.picture import KeptPicture
 
 #: Kept inputs up to which they are listed.
 MOST_LISTED = 20
@@ -87,7 +80,6 @@ def explain(
     *,
     ctx: typer.Context,
     model: ModelArgument,
-    place: InputArgument = None,
     point: PointOptions,
     domain: DomainOptions,
     pixels: PixelOptions,
@@ -96,48 +88,53 @@ def explain(
         float,
         typer.Option("--question-timeout", help="Seconds for one verification, at most."),
     ] = QUESTION_SECONDS,
-    method: MethodOption = "auto",
     ties: TiesOption = "violation",
     outputs: ExplainOutputs,
     printing: PrintOptions,
 ) -> None:
     """Find inputs that suffice for the class of an image, and show that each is needed."""
-    refuse_unread(ctx, method)
-    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
-    point, options = with_argument(point, place), settings.options()
-    refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
+    from bnncert.cli.command_question import read_network, with_argument
+    from bnncert.cli.recording import Recording
+    from bnncert.questions.explain.explain import explain as explain_api
+    from bnncert.questions.prover import UnwrittenError
+
+    point, options = with_argument(point), settings.options()
+    consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels), settings.method)
     network = read_network(model, settings.sign_zero)
     question, values = _read(network, point, domain, pixels)
     picture = _picture(outputs, question, values)
     title = f"{model.name}, {question.title}: {question.label_text}, other inputs {values.text}"
     recording = Recording(outputs.results, "explain", question, values.text, {"ties": ties})
-    about = {"ties": ties, "method": method, "seed": settings.seed}
+    about = partial(question.about, ties=ties, method=settings.method, seed=settings.seed)
 
-    def ask(progress: LiveLine) -> Explanation:
+    def ask(**how: Any) -> Explanation:
         try:
             return explain_api(
                 *(question.network, values, question.label),
                 ties=ties,
                 sign_zero=settings.sign_zero,
-                method=method,
-                timeout=remaining(settings.timeout),
+                method=settings.method,
                 question_timeout=question_timeout,
                 options=options,
-                progress=progress,
-                certificate=outputs.certificate,
+                **how,
             )
+        except UnwrittenError:
+            raise
         except InputError as error:
             raise InputError(f"{question.where}: {error}") from error
 
-    opening = f"{title}; {limit_text(ctx, settings.timeout)}"
-    view = _ExplanationView(consoles, outputs, recording, about, picture)
-    view.ask(opening, settings.timeout, ask)
+    view = _ExplanationView(consoles, outputs, about, recording, picture)
+    view.ask(ctx, title, settings.timeout, ask)
 
 
 def _read(
     network: Network, point: PointOptions, domain: DomainOptions, pixels: PixelOptions
 ) -> tuple[CommandQuestion, Domain]:
     """Return the image with its class, and the values that other inputs may take."""
+    from bnncert.cli.command_question import read_decision
+    from bnncert.questions.explain.explanation_answer import Domain
+    from bnncert.regions import Ball
+
     question = read_decision(
         network,
         point,
@@ -157,7 +154,9 @@ def _read(
 def _picture(
     outputs: ExplainOutputs, question: CommandQuestion, domain: Domain
 ) -> KeptPicture | None:
-    """Return what draws the picture, if one is wanted."""
+    """Refuse a picture of what is no image before the search, and not after it."""
+    from bnncert.report.picture import KeptPicture
+
     if outputs.picture is None:
         return None
     network = question.network
@@ -169,7 +168,7 @@ def _picture(
 
 
 @dataclass(frozen=True, eq=False)
-class _ExplanationView(AnswerView[Explanation]):
+class _ExplanationView(RecordedView["Explanation"]):
     """Prints an explanation and writes its picture."""
 
     picture: KeptPicture | None

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bnncert.cli.answer_view import AnswerView
-from bnncert.cli.command_question import read_decision, read_network, with_argument
-from bnncert.cli.consoles import Consoles
+from bnncert.cli.answer_view import RecordedView, begin
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
-    BallShape,
-    GridOption,
-    InputArgument,
-    MethodOption,
     MethodOptions,
     ModelArgument,
-    PointOptions,
+    PlainBallOptions,
     PrintOptions,
     ScalingOptions,
     TiesOption,
-    WithinOption,
 )
-from bnncert.cli.output import refuse_unwritable
-from bnncert.cli.recording import Recording
-from bnncert.cli.time_limit import limit_text, remaining
-from bnncert.cli.unused import refuse_unread
-from bnncert.questions.faults.fault_search import QUESTION_SECONDS
-from bnncert.questions.faults.fault_search import faults as faults_api
-from bnncert.questions.faults.faults_answer import FaultRow, FaultsResult
+from bnncert.questions.usual_limits import QUESTION_SECONDS
+
+if TYPE_CHECKING:
+    from bnncert.questions.faults.faults_answer import FaultRow, FaultsResult
 
 #: Faults that are listed without -v.
 MOST_LISTED = 4
 
 
 @dataclass(frozen=True)
-class FaultBallOptions(PointOptions):
+class FaultBallOptions(PlainBallOptions):
     """A labelled point and the ball around it, which is the point alone by default."""
 
     norm: Annotated[
@@ -52,8 +43,6 @@ class FaultBallOptions(PointOptions):
             "(default: the point alone).",
         ),
     ] = "0"
-    within: WithinOption = None
-    grid: GridOption = None
 
 
 @dataclass(frozen=True)
@@ -83,55 +72,53 @@ def faults(
     *,
     ctx: typer.Context,
     model: ModelArgument,
-    place: InputArgument = None,
     point: FaultBallOptions,
     scaling: ScalingOptions,
     chosen: FaultOptions,
     ties: TiesOption = "violation",
-    method: MethodOption = "auto",
     settings: MethodOptions,
     outputs: AnswerOutputs,
     printing: PrintOptions,
 ) -> None:
     """Find how many weight bits may flip, or thresholds be stuck, before the class can change."""
-    refuse_unread(ctx, method)
-    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
-    point, options = with_argument(point, place), settings.options()
-    refuse_unwritable(*outputs.files, read=(model, point.input_, point.labels))
+    from bnncert.cli.command_question import read_decision, read_network, with_argument
+    from bnncert.cli.recording import Recording
+    from bnncert.questions.faults.fault_search import faults as faults_api
+
+    point, options = with_argument(point), settings.options()
+    consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels), settings.method)
     network = read_network(model, settings.sign_zero)
     question = read_decision(
         network,
         point,
-        BallShape(point.norm, point.radius, point.within, point.grid),
+        point.shape,
         scaling,
         missing="the point whose class should not change",
         several="faults are looked at for one point",
     )
-    title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
     asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
     recording = Recording(outputs.results, "faults", question, question.ball_text, asked)
-    about = {"ties": ties, "method": method, "seed": settings.seed}
-    _FaultsView(consoles, outputs, recording, about).ask(
-        f"{title}; {limit_text(ctx, settings.timeout)}",
+    about = partial(question.about, ties=ties, method=settings.method, seed=settings.seed)
+    _FaultsView(consoles, outputs, about, recording).ask(
+        ctx,
+        f"{model.name}, {question.heading}",
         settings.timeout,
-        lambda progress: faults_api(
+        partial(
+            faults_api,
             *(question.network, question.ball, question.label),
-            targets=question.targets,
+            rivals=question.rivals,
             ties=ties,
             layers=chosen.layer or None,
             limit=chosen.most,
-            method=method,
-            timeout=remaining(settings.timeout),
+            method=settings.method,
             question_timeout=chosen.question_timeout,
             options=options,
-            progress=progress,
-            certificate=outputs.certificate,
         ),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _FaultsView(AnswerView[FaultsResult]):
+class _FaultsView(RecordedView["FaultsResult"]):
     """Prints how many faults are tolerated."""
 
     def print_answer(self, found: FaultsResult) -> None:

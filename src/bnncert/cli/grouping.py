@@ -65,7 +65,7 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(kind: Any) -> list[inspect.Parameter]:
-    """Return the fields of a dataclass as parameters of a function."""
+    """Make the fields of a dataclass parameters, which typer reads as options."""
     hints = get_type_hints(kind, include_extras=True)
     return [
         inspect.Parameter(

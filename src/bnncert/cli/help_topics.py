@@ -18,7 +18,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
     "Region": (
         *("--norm", "--radius", "--within", "--value", "--grid", "--clip", "--max"),
-        *("--tolerance", "--exact", "--targets", "--ties", "--sign-zero", "--arithmetic"),
+        *("--tolerance", "--exact", "--rivals", "--ties", "--sign-zero", "--arithmetic"),
         *("--layer", "--step", "--score", "--decreasing"),
     ),
     "Method": (
@@ -31,7 +31,6 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
     "Limits": (
         *("--timeout", "--question-timeout", "--memory-limit", "--processes", "--scheduler"),
-        "--started",
     ),
     "Output": (
         *("--out", "--results", "--json", "--certificate", "--witness", "--checkpoint"),
@@ -66,7 +65,7 @@ OTHER = "Options"
 
 
 def topic_of(names: list[str]) -> str:
-    """Return the topic of an option that has these names."""
+    """Find the section of `--help` of an option by any of its names."""
     return next((t for t, known in TOPICS.items() if not set(known).isdisjoint(names)), OTHER)
 
 

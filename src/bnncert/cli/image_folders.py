@@ -11,28 +11,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from bnncert.cli.batches import refuse_failures, show_notes
+from bnncert.cli.batches import refuse_failures
 from bnncert.cli.command_question import AskedPoints, CommandQuestion
 from bnncert.cli.consoles import Consoles
-from bnncert.cli.output import refuse_clashes, write_json
+from bnncert.cli.output import network_tree, refuse_clashes, write_json
 from bnncert.cli.progress import LiveLine, watch
-from bnncert.cli.result_views import has_margin, network_tree, result_tree, totals_text
-from bnncert.engine.rounded_bounds import lower_text
+from bnncert.cli.result_views import has_margin, question_tree, totals_text
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.questions.radius.radius_answer import RadiusResult, SmallestResult
-from bnncert.report.summary import radius_texts
-from bnncert.report.tables import number, status_text
-from bnncert.results.instance import InstanceAnswer, Settings
-from bnncert.results.plan import plan_run
-from bnncert.results.runner import Place, run_plan
-from bnncert.results.store import ResultsFile
+
+if TYPE_CHECKING:
+    from bnncert.results.instance import InstanceAnswer, Settings
+    from bnncert.results.runner import Place
 
 FoundRadius: TypeAlias = RadiusResult | SmallestResult
 
@@ -91,6 +87,12 @@ class FolderView:
 
 def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
     """Verify all images of a folder; the time limit holds for each."""
+    import numpy as np
+
+    from bnncert.results.plan import plan_run
+    from bnncert.results.runner import run_plan
+    from bnncert.results.store import ResultsFile
+
     points, consoles = view.points, view.consoles
     data, results_so_far = points.data, list[Result]()
     if points.label is not None:
@@ -98,7 +100,7 @@ def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
         data = replace(data, labels=labels, labels_where="--label")
     assert points.radius is not None
     plan = plan_run(points.network, data, [points.radius], clip=points.clip, settings=settings)
-    show_notes(plan.notes[len(data.notes) :], consoles.details)
+    consoles.details.notes(plan.notes[len(data.notes) :])
     about = {"seed": settings.seed, "arithmetic": settings.arithmetic}
 
     def report(done: int, total: int, answer: InstanceAnswer | None) -> None:
@@ -107,8 +109,9 @@ def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
         key, found = answer.instance.key, answer.result
         results_so_far.append(found)
         place = str(Path(points.source) / data.names[key.input_index])
-        extra = {"input": place, "labels": answer.instance.labels, **about}
-        view.trees.append(result_tree(points.network, found, answer.instance.ball, extra))
+        stated = {"input": place, "labels": answer.instance.labels, **about}
+        asked = question_tree(points.network, answer.instance.ball, **stated)
+        view.trees.append({**asked, **found.to_dict()})
         with progress.paused():
             view.line(consoles.details, key.input_index, key.label, _verdict(found), found.seconds)
 
@@ -129,6 +132,9 @@ def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
 
 def _verdict(result: Result) -> Text:
     """Return the answer, and the margin or the class of the counterexample."""
+    from bnncert.engine.rounded_bounds import lower_text
+    from bnncert.report.tables import number, status_text
+
     found = result.counterexample
     answer = status_text(result)
     answer.pad_right(max(0, len("misclassified") - len(answer)))
@@ -163,7 +169,9 @@ def search_folder(
 
 
 def _radii(points: AskedPoints, found: FoundRadius) -> Text:
-    """Return both sides of a search."""
+    """Show both sides of a search in the unit of --max."""
+    from bnncert.report.summary import radius_texts
+
     if isinstance(found, SmallestResult):
         lower, upper = map(found.counts.text, (found.certified, found.falsified))
     else:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from bnncert.cli.consoles import PlainConsole, wide_console
 from bnncert.cli.options import JsonOption, ModelArgument
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
-from bnncert.model.loading import load
-from bnncert.model.network import Network
-from bnncert.report.tables import network_table, weight_values
+
+if TYPE_CHECKING:
+    from bnncert.model.network import Network
 
 
 def info(model: ModelArgument, json_: JsonOption = None) -> None:
     """Print layers, sizes, sparsity and thresholds of a network."""
+    from bnncert.cli.consoles import PlainConsole, wide_console
+    from bnncert.model.loading import load
+    from bnncert.report.tables import network_table
+
     refuse_unwritable(json_path(json_), read=(model,))
     network = load(model)
     console = PlainConsole(stderr=json_ == "-")
@@ -32,13 +33,16 @@ def info(model: ModelArgument, json_: JsonOption = None) -> None:
     for line in lines:
         console.print(line, soft_wrap=True)
     wide_console(stderr=json_ == "-").print(network_table(network))
-    for note in network.notes:
-        console.print(f"note: {note}", soft_wrap=True)
+    console.notes(network.notes)
     write_json(json_, _tree(network))
 
 
 def _tree(network: Network) -> dict[str, Any]:
-    """Return the description of a network for JSON."""
+    """State the same as the table, and the whole data box, for JSON."""
+    import numpy as np
+
+    from bnncert.report.tables import weight_values
+
     layers = [
         {
             "name": layer.name,

@@ -1,6 +1,8 @@
 """Ctrl-C while modules are imported ends the process with one line.
 
-The handler does not raise an exception, because the import of a library might catch it.
+The handler does not raise an exception, because the import of a library might catch it.  Elsewhere
+an exception may meet a destructor or a callback of the garbage collector, where Python prints it
+and goes on: it is then raised again.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ from types import FrameType
 
 #: The exit code after Ctrl-C.
 INTERRUPTED = 130
+
+#: Seconds after which a lost Ctrl-C is raised again: long enough for a destructor to end.
+AGAIN = 0.02
 
 
 def listens_to_interrupts() -> bool:
@@ -42,3 +47,18 @@ def leave(number: int, frame: FrameType | None) -> None:
     """Handle Ctrl-C: write one line and end the process."""
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"bnncert: interrupted\n")
     os._exit(INTERRUPTED)
+
+
+def raise_lost_interrupts() -> None:
+    """Raise Ctrl-C again if a destructor or a callback has lost it."""
+    usual = sys.unraisablehook
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            again = threading.Timer(AGAIN, os.kill, (os.getpid(), signal.SIGINT))
+            again.daemon = True
+            again.start()
+        else:
+            usual(lost)
+
+    sys.unraisablehook = hook

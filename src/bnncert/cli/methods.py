@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bnncert.cli.consoles import wide_console
-from bnncert.report.tables import methods_table
-
 
 def methods() -> None:
     """Print the methods, what they promise and what they need."""
+    from bnncert.cli.consoles import wide_console
+    from bnncert.report.tables import methods_table
+
     wide_console().print(methods_table())

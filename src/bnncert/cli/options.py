@@ -5,7 +5,9 @@ Every command imports this module, so it imports the methods and regions only wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,28 +21,40 @@ from bnncert.engine.solvers import SolverName
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from bnncert.engine.methods import Options
-    from bnncert.model.pixel_scale import PixelScale
-    from bnncert.problem import Targets
+    from bnncert.problem import Rivals
     from bnncert.regions import ChangeNorm
+    from bnncert.regions.radii import PixelScale
+
+
+def network_argument(name: str, text: str) -> Any:
+    """Declare an argument that names a network file or a bundled network, with its completion."""
+    names = among(tuple(NETWORKS), files=True)
+    return typer.Argument(parser=model_file, metavar=name, help=text, autocompletion=names)
+
+
+def point_argument(name: str, text: str) -> Any:
+    """Declare an argument that names points or bundled images, with its completion."""
+    return typer.Argument(metavar=name, help=text, autocompletion=among(POINTS, files=True))
+
+
+def point_option(flag: str, text: str) -> Any:
+    """Declare an option that names points or bundled images, with its completion."""
+    return typer.Option(flag, help=text, autocompletion=among(POINTS, files=True))
+
 
 ModelArgument = Annotated[
     Path,
-    typer.Argument(
-        parser=model_file,
-        metavar="model",
-        autocompletion=among(tuple(NETWORKS), files=True),
-        help="Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz); or a bundled one, "
+    network_argument(
+        "model",
+        "Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz); or a bundled one, "
         "demo:sparse or demo:dense.",
     ),
 ]
 InputArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="input",
-        help="Point or image folder, instead of --input.",
-        autocompletion=among(POINTS, files=True),
-    ),
+    str | None, point_argument("input", "Point or image folder, instead of --input.")
 ]
 LabelsOption = Annotated[
     str | None,
@@ -213,17 +227,40 @@ class BallShape:
 
 
 @dataclass(frozen=True)
-class AnswerOutputs:
-    """The files that a command about one decision writes."""
+class Outputs:
+    """The files that every question can write."""
 
     certificate: CertificateOption = None
-    results: ResultsOption = None
     json_: JsonOption = None
 
     @property
     def files(self) -> tuple[Path | None, ...]:
         """The files that have to be writable."""
-        return self.certificate, self.results, json_path(self.json_)
+        return self.certificate, json_path(self.json_)
+
+
+@dataclass(frozen=True)
+class CounterexampleOutputs(Outputs):
+    """The files of a question that may have a counterexample."""
+
+    save_counterexample: SaveCounterexampleOption = None
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """The files that have to be writable."""
+        return *super().files, self.save_counterexample
+
+
+@dataclass(frozen=True)
+class AnswerOutputs(Outputs):
+    """The files that a command about one decision writes."""
+
+    results: ResultsOption = None
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """The files that have to be writable."""
+        return *super().files, self.results
 
 
 IndexOption = Annotated[
@@ -233,15 +270,15 @@ IndexOption = Annotated[
 
 @dataclass(frozen=True)
 class PointOptions:
-    """A point and its true class."""
+    """A point, which is given as an argument or as --input, and its true class."""
 
+    place: InputArgument = None
     input_: Annotated[
         str | None,
-        typer.Option(
+        point_option(
             "--input",
-            help="Point: .npy, FILE.npz:KEY, an image file or a folder of images; or a bundled "
-            "image as in demo:0.",
-            autocompletion=among(POINTS, files=True),
+            "Point: .npy, FILE.npz:KEY, an image file or a folder of images; or a bundled image as "
+            "in demo:0.",
         ),
     ] = None
     index: IndexOption = None
@@ -300,31 +337,43 @@ class PixelOptions(PixelScaleOptions):
 class ScalingOptions(PixelOptions):
     """The data box, how pixels enter the network, and the rivals."""
 
-    targets: Annotated[
-        str, typer.Option("--targets", help="all, runner-up, or classes as in 3 or 1,2.")
+    rivals: Annotated[
+        str, typer.Option("--rivals", help="all, runner-up, or classes as in 3 or 1,2.")
     ] = "all"
 
 
 @dataclass(frozen=True)
-class BallOptions(PointOptions):
+class PlainBallOptions(PointOptions):
     """A labelled point and the ball around it."""
 
     norm: ChangeNormOption = "linf"
     radius: RadiusOption = None
     within: WithinOption = None
-    value: ValueOption = None
     grid: GridOption = None
 
     @property
     def shape(self) -> BallShape:
         """The ball alone."""
-        return BallShape(self.norm, self.radius, self.within, self.grid, self.value)
+        return BallShape(self.norm, self.radius, self.within, self.grid)
+
+
+@dataclass(frozen=True)
+class BallOptions(PlainBallOptions):
+    """A labelled point and the ball or shape of change around it."""
+
+    value: ValueOption = None
+
+    @property
+    def shape(self) -> BallShape:
+        """The ball or shape alone."""
+        return replace(super().shape, value=self.value)
 
 
 @dataclass(frozen=True)
 class MethodOptions:
     """The limits and settings of the methods."""
 
+    method: MethodOption = "auto"
     timeout: TimeoutOption = DEFAULT_LIMIT
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
@@ -332,18 +381,44 @@ class MethodOptions:
     processes: ProcessesOption = 0
 
     def options(self) -> Options:
-        """Return the options of the methods after a check of their ranges."""
+        """Check the ranges, so that a wrong value is refused by the name of its flag."""
         from bnncert.engine.methods import Options
 
-        chosen: dict[str, Any] = vars(self).copy()
-        del chosen["timeout"], chosen["sign_zero"]
+        others = ("method", "timeout", "sign_zero", "cluster")
+        chosen: dict[str, Any] = {k: v for k, v in vars(self).items() if k not in others}
         return Options(**chosen).check(FLAGS)
 
 
 @dataclass(frozen=True)
-class BoundMethodOptions(MethodOptions):
+class SharedMethodOptions(MethodOptions):
+    """The settings of commands whose search can be shared by the workers of a scheduler."""
+
+    cluster: SchedulerOption = None
+
+    @contextmanager
+    def connected(self, console: Console) -> Iterator[Options]:
+        """Give the options, with the workers of the scheduler if one is named.
+
+        The search also runs in this process, so workers may join later.
+        """
+        from bnncert.engine.scheduler import connected
+
+        options = self.options()
+        if self.cluster is None:
+            yield options
+            return
+        with connected(self.cluster) as cluster:
+            if not cluster.threads():
+                line = f"note: {self.cluster} has no workers yet; the search begins without them"
+                console.print(line, soft_wrap=True)
+            yield replace(options, cluster=cluster)
+
+
+@dataclass(frozen=True)
+class BoundMethodOptions(SharedMethodOptions):
     """The settings of `bound`: also those that only some methods read."""
 
+    method: MethodOption = "sdp"
     form: Annotated[
         Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")
     ] = "lattice"
@@ -371,25 +446,25 @@ class BoundMethodOptions(MethodOptions):
     ] = "auto"
 
 
-def read_targets(text: str) -> Targets:
-    """Return the rivals that `--targets` names."""
-    from bnncert.problem import targets_of
+def read_rivals(text: str) -> Rivals:
+    """Read --rivals: a word, or classes separated by commas."""
+    from bnncert.problem import rivals_of
 
     parts = [part.strip() for part in text.split(",")]
     numbers = all(part.isdecimal() and part.isascii() for part in parts)
     try:
-        found = targets_of([int(part) for part in parts] if numbers else text)
+        found = rivals_of([int(part) for part in parts] if numbers else text)
     except InputError as error:
-        raise InputError(f"--targets is {text!r}: {error}") from error
+        raise InputError(f"--rivals is {text!r}: {error}") from error
     if found is None:
         raise InputError(
-            f"--targets is {text!r}; expected all, runner-up, or classes as in 3 or 1,2"
+            f"--rivals is {text!r}; expected all, runner-up, or classes as in 3 or 1,2"
         )
     return found
 
 
 def read_clip(clip: tuple[float, float] | None) -> tuple[float, float] | None:
-    """Return the data box that `--clip` states, after a check of its order."""
+    """Read --clip and check that LO is not above HI."""
     from bnncert.regions.radii import check_clip
 
     try:
@@ -401,8 +476,8 @@ def read_clip(clip: tuple[float, float] | None) -> tuple[float, float] | None:
 def read_scale(
     scale: tuple[float, float] | None, normalise: tuple[str, str] | None
 ) -> PixelScale | None:
-    """Return the scale of pixels that `--scale` or `--normalise` states."""
-    from bnncert.model.pixel_scale import PixelScale
+    """Read --scale or --normalise, of which only one can be given."""
+    from bnncert.regions.radii import PixelScale
 
     if normalise is None:
         return None if scale is None else PixelScale.between(*scale)

@@ -7,10 +7,14 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import file_identity, write_atomically
+from bnncert.version import __version__
+
+if TYPE_CHECKING:
+    from bnncert.model.network import Network
 
 
 def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] = ()) -> None:
@@ -52,7 +56,7 @@ def refuse_clashes(targets: Iterable[Path | None], read: Iterable[str | Path | N
 
 
 def _files(text: str | Path) -> list[Path]:
-    """Return the files that a command may read for an argument."""
+    """List what an argument may mean: `FILE:KEY` names a file, a checkpoint has one beside it."""
     name = str(text)
     head, colon, _ = name.rpartition(":")
     found = [Path(name), *([Path(head)] if colon else [])]
@@ -94,3 +98,13 @@ def write_json(target: str | None, tree: dict[str, Any]) -> None:
         sys.stdout.flush()
         return
     write_atomically(target, text)
+
+
+def network_tree(network: Network) -> dict[str, Any]:
+    """Return the program and the network, with which every JSON file about a question begins."""
+    return {
+        "bnncert": __version__,
+        "model": network.source,
+        "network_hash": network.content_hash,
+        "sign_zero": network.sign_zero,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import sys
 import threading
@@ -41,7 +42,15 @@ class _Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options before the command."""
-        return list(super().parse_args(ctx, with_shell(args)))
+        arguments, options = with_shell(args), self.params
+        if arguments and not arguments[0].startswith("-"):
+            # There are none.  Some versions of typer would import pydantic to convert the defaults,
+            # which takes longer than all the rest of `bnncert verify --help`.
+            self.params, self.add_help_option = [], False
+        try:
+            return list(super().parse_args(ctx, arguments))
+        finally:
+            self.params, self.add_help_option = options, True
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the summaries by topic."""
@@ -74,6 +83,9 @@ class _Command(TopicCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        with leaving_on_interrupt():
+            # Nearly every command needs it; what else one needs, it imports itself.
+            importlib.import_module("numpy")
         try:
             return super().invoke(ctx)
         except InputError as error:
@@ -167,7 +179,7 @@ for _name, _entry in _ENTRIES.items():
 
 
 def _imported(name: str) -> Any:
-    """Return the command with its options."""
+    """Import a command with its options, which only the command that runs needs."""
     with leaving_on_interrupt():
         function = _ENTRIES[name].function
     single = typer.Typer(**_STYLE)

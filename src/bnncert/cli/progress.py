@@ -18,7 +18,6 @@ from rich.table import Column
 from rich.text import Text
 
 from bnncert.cli.time_limit import process_age
-from bnncert.results.runner import duration
 
 #: Seconds before the first line and between two lines if there is no terminal.
 LINE_SECONDS = 5.0
@@ -83,11 +82,13 @@ class LiveLine:
                 opening()
 
     def line(self) -> str:
-        """Return the current state as a line of text."""
+        """Write the line that a log gets now and then: the step and the times."""
         return f"{self._words()}, {self.times()}"
 
     def times(self) -> str:
-        """Return the elapsed time and the end."""
+        """Write the elapsed time, and the limit or the estimated end."""
+        from bnncert.results.runner import duration
+
         elapsed = duration(time.monotonic() - self._started)
         if self._end:
             return f"{elapsed}, {self._end}"
@@ -155,7 +156,7 @@ class _TimeColumn(ProgressColumn):
         self._line = line
 
     def render(self, task: Task) -> Text:
-        """Return the text of the column."""
+        """Show the times, which rich asks for at each refresh."""
         return Text(self._line.times(), no_wrap=True)
 
 

@@ -29,7 +29,7 @@ OWN_VALUES = {
 }
 
 #: Options whose values are lists with commas.
-LISTS = frozenset({"--radius", "--targets", "--normalise", "--hidden"})
+LISTS = frozenset({"--radius", "--rivals", "--normalise", "--hidden"})
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ProjectDefaults:
             expected = "true or false" if option.is_flag else "a value as on the command line"
             raise InputError(f"{self.path}: {place} is {value!r}; expected {expected}")
         if isinstance(value, list) and option.nargs == 1 and not option.multiple:
-            # Such as targets = [1, 2] for --targets 1,2.
+            # Such as rivals = [1, 2] for --rivals 1,2.
             if LISTS.isdisjoint(option.opts):
                 raise InputError(f"{self.path}: {place} is {value!r}; expected a single value")
             value = ",".join(map(str, value))

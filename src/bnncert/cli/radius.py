@@ -2,64 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bnncert.cli.batches import show_notes
-from bnncert.cli.cluster_options import with_cluster
-from bnncert.cli.command_question import (
-    AskedPoints,
-    CommandQuestion,
-    radius_option,
-    read_network,
-    read_points,
-    with_argument,
-)
-from bnncert.cli.consoles import Consoles
+from bnncert.cli.answer_view import AnswerView, begin
 from bnncert.cli.grouping import grouped
-from bnncert.cli.image_folders import (
-    FolderView,
-    refuse_overwriting,
-    refuse_single_files,
-    search_folder,
-)
 from bnncert.cli.options import (
     BallShape,
     CentreOptions,
+    CounterexampleOutputs,
     GridOption,
-    InputArgument,
-    JsonOption,
-    MethodOption,
-    MethodOptions,
     ModelArgument,
     PrintOptions,
-    SaveCounterexampleOption,
     ScalingOptions,
-    SchedulerOption,
+    SharedMethodOptions,
     TiesOption,
     WithinOption,
     read_clip,
 )
-from bnncert.cli.output import json_path, refuse_clashes, refuse_unwritable, write_json
-from bnncert.cli.progress import LiveLine, watch
-from bnncert.cli.result_views import network_tree, replay_text
-from bnncert.cli.smallest import SmallestView
-from bnncert.cli.time_limit import finite_limit, limit_text, remaining
-from bnncert.cli.unused import refuse_together, refuse_unread, refuse_without
-from bnncert.engine.answer import Interrupted
-from bnncert.errors import InputError
-from bnncert.problem import Ties
-from bnncert.questions.radius.radius import radius as radius_api
-from bnncert.questions.radius.radius_answer import RadiusResult, SmallestResult
-from bnncert.questions.radius.smallest import smallest
-from bnncert.regions import SHAPES
-from bnncert.regions.radii import RadiusUnit
-from bnncert.report.summary import probe_table, radius_table, radius_texts
+from bnncert.cli.output import json_path, network_tree, refuse_clashes
+from bnncert.cli.result_views import replay_text
+from bnncert.cli.time_limit import finite_limit, limit_text
+from bnncert.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from bnncert.cli.command_question import AskedPoints, CommandQuestion
+    from bnncert.problem import Ties
+    from bnncert.questions.radius.radius_answer import RadiusResult, SmallestResult
+    from bnncert.questions.radius.smallest import Known
+    from bnncert.regions.radii import RadiusUnit
+    from bnncert.report.picture import CounterexampleFile
 
 #: Files that only `--exact` uses.
 EXACT_FILES = ("certificate", "save_counterexample", "resume")
@@ -99,6 +76,8 @@ class SearchOptions:
 
         The points get the unit of the largest radius.
         """
+        from bnncert.cli.command_question import radius_option
+
         about, limit, gap = (points.network, points.balls.norm, clip), None, None
         if self.maximum is not None:
             limit, unit = radius_option(self.maximum, *about, name="max")
@@ -109,8 +88,8 @@ class SearchOptions:
 
 
 @dataclass(frozen=True)
-class ExactOutputs:
-    """The files of `--exact`."""
+class RadiusOutputs(CounterexampleOutputs):
+    """The files of a search; all but JSON belong to `--exact`."""
 
     certificate: Annotated[
         Path | None,
@@ -118,20 +97,19 @@ class ExactOutputs:
             "--certificate", help="With --exact: write a proof of the certified side for `check`."
         ),
     ] = None
-    save_counterexample: SaveCounterexampleOption = None
     resume: Annotated[
         Path | None,
         typer.Option("--resume", help="With --exact: continue from the --json file of a search."),
     ] = None
 
-    def refuse_unwritable(
-        self, json_file: Path | None, read: tuple[str | Path | None, ...]
-    ) -> None:
-        """Raise before the work if a file cannot or must not be written."""
-        written = (self.certificate, self.save_counterexample)
-        refuse_unwritable(*written, json_file, read=read)
-        # The JSON file may replace the one from which the search continues.
-        refuse_clashes(written, (self.resume,))
+    def refuse_folder(self, points: AskedPoints) -> None:
+        """Raise if files are named that hold the answer about one image of a folder."""
+        from bnncert.cli.image_folders import refuse_overwriting, refuse_single_files
+
+        files = (self.certificate, self.save_counterexample, self.resume)
+        options = ("--certificate", "--save-counterexample", "--resume")
+        refuse_single_files(points, dict(zip(options, files, strict=True)))
+        refuse_overwriting(points, json_path(self.json_))
 
 
 @grouped
@@ -139,143 +117,79 @@ def radius(
     *,
     ctx: typer.Context,
     model: ModelArgument,
-    place: InputArgument = None,
     point: CentreOptions,
     search: SearchOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
-    method: MethodOption = "auto",
-    settings: MethodOptions,
-    cluster: SchedulerOption = None,
-    outputs: ExactOutputs,
-    json_: JsonOption = None,
+    settings: SharedMethodOptions,
+    outputs: RadiusOutputs,
     printing: PrintOptions,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
-    refuse_unread(ctx, method)
-    consoles = Consoles.of(ctx, printing, stderr=json_ == "-")
-    point = with_argument(point, place)
+    from bnncert.cli.command_question import read_network, read_points, with_argument
+    from bnncert.cli.image_folders import FolderView, search_folder
+    from bnncert.cli.progress import watch
+    from bnncert.questions.radius.radius import radius as radius_api
+    from bnncert.questions.radius.smallest import smallest
+
+    point, method = with_argument(point), settings.method
+    # Wrong values are refused before the network is read.
+    settings.options()
+    consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels), method)
+    # The JSON file may replace the one from which the search continues.
+    refuse_clashes((outputs.certificate, outputs.save_counterexample), (outputs.resume,))
     _refuse_useless(ctx, point, search)
-    options = settings.options()
-    outputs.refuse_unwritable(json_path(json_), (model, point.input_, point.labels))
     if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
     network = read_network(model, settings.sign_zero)
     shape = BallShape(point.norm, "0", search.within, search.grid, point.value)
     points = read_points(network, point, shape, scaling)
     points, maximum, gap = search.limits(points, read_clip(scaling.clip))
-    show_notes(points.data.notes, consoles.details)
-    asked = _SearchSetup(search, gap, outputs, {"method": method, "seed": settings.seed}, ties)
-    how: dict[str, Any] = {"maximum": maximum, "method": method}
-    limit, opening = finite_limit(settings.timeout), None
-    if not points.is_folder:
-        question = points.question(points.index)
-        title = f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}"
-        opening = consoles.details.later(f"{title}; {limit_text(ctx, settings.timeout)}")
-    with (
-        with_cluster(options, cluster, consoles) as options,
-        watch(consoles.watching, None if points.is_folder else limit, opening) as progress,
-    ):
-        how |= {"options": options, "progress": progress}
+    consoles.details.notes(points.data.notes)
+    how = {"method": method, "seed": settings.seed}
+
+    def ask(question: CommandQuestion, known: Known | None = None, **how: Any) -> Any:
+        how |= {"rivals": points.rivals, "ties": ties, "method": method, "maximum": maximum}
+        if search.exact:
+            return smallest(question.network, question.ball, question.label, known=known, **how)
+        # The l0 norm and a certificate need --exact.
+        how.pop("certificate", None)
+        return radius_api(question.network, question.region, question.label, tolerance=gap, **how)
+
+    with settings.connected(consoles.watching) as options:
         if points.is_folder:
+            outputs.refuse_folder(points)
+            about = {**network_tree(points.network), **how, "ties": ties}
+            limit = finite_limit(settings.timeout)
             text = limit_text(ctx, settings.timeout, " for each image")
-            view = FolderView(points, consoles, model.name, text, json_)
-            _search_folder(asked, view, {**how, "timeout": limit})
+            folder = FolderView(points, consoles, model.name, text, outputs.json_)
+            with watch(consoles.watching) as progress:
+                each = partial(ask, timeout=limit, options=options, progress=progress)
+                search_folder(folder, each, progress, about)
+            return
+        question = points.question(points.index)
+        known: Known | None = None
+        view: AnswerView[Any]
+        if search.exact:
+            stated = _stated(question, ties)
+            saved = question.counterexample_file(outputs.save_counterexample)
+            known = None if outputs.resume is None else _known(outputs.resume, question, stated)
+            view = _SmallestView(consoles, outputs, partial(question.about, **how, **stated), saved)
         else:
-            how["timeout"] = remaining(settings.timeout)
-            tree = _search_one(asked, question, consoles, json_, how)
-    if not points.is_folder:
-        write_json(json_, tree)
-
-
-@dataclass(frozen=True, eq=False)
-class _SearchSetup:
-    """What the searches around all points have in common; `how` describes it in JSON."""
-
-    search: SearchOptions
-    tolerance: float | None
-    outputs: ExactOutputs
-    how: dict[str, Any]
-    ties: Ties
-
-    def about(self, question: CommandQuestion) -> dict[str, Any]:
-        """Return the question for JSON."""
-        point = {"input": question.where, "labels": question.labels}
-        return {**network_tree(question.network), **point, **self.how}
-
-    def find(
-        self, question: CommandQuestion
-    ) -> tuple[Callable[..., Any], Callable[..., dict[str, Any]]]:
-        """Return the function that searches and the one that shows its result."""
-        network, ball, label = question.network, question.region, question.label
-        common: dict[str, Any] = {"targets": question.targets, "ties": self.ties}
-        outputs = self.outputs
-        if self.search.exact:
-            about = {**self.about(question), "ties": self.ties}
-            shown = SmallestView(question, outputs.save_counterexample, about)
-            known = None if outputs.resume is None else shown.known(outputs.resume)
-            exact = partial(
-                smallest,
-                network,
-                question.ball,
-                label,
-                certificate=outputs.certificate,
-                known=known,
-            )
-            return partial(exact, **common), shown
-        # The l0 norm needs --exact.
-        interval = partial(radius_api, network, ball, label, tolerance=self.tolerance, **common)
-        return interval, partial(_show, question.unit)
-
-
-def _search_one(
-    asked: _SearchSetup,
-    question: CommandQuestion,
-    consoles: Consoles,
-    json_: str | None,
-    how: dict[str, Any],
-) -> dict[str, Any]:
-    """Search around one point, show the result and return it for JSON."""
-    find, show = asked.find(question)
-    about = asked.about(question)
-    progress: LiveLine = how["progress"]
-    try:
-        result = find(**how)
-    except Interrupted as stop:
-        found = stop.answer
-        progress.open()
-        with progress.paused():
-            tree = show(consoles, found)
-            line = f"interrupted after {found.seconds:.2f} s: the search is not finished"
-            consoles.details.print(line)
-        if asked.search.exact:
-            # The search can be continued from this file.
-            write_json(json_, {**about, **tree})
-        raise
-    progress.open()
-    with progress.paused():
-        return {**about, **show(consoles, result)}
-
-
-def _search_folder(asked: _SearchSetup, view: FolderView, how: dict[str, Any]) -> None:
-    """Search around all images of a folder."""
-    outputs = asked.outputs
-    files = (outputs.certificate, outputs.save_counterexample, outputs.resume)
-    options = ("--certificate", "--save-counterexample", "--resume")
-    refuse_single_files(view.points, dict(zip(options, files, strict=True)))
-    refuse_overwriting(view.points, json_path(view.json_))
-
-    def ask(question: CommandQuestion) -> RadiusResult | SmallestResult:
-        find, _ = asked.find(question)
-        found: RadiusResult | SmallestResult = find(**how)
-        return found
-
-    about = {**network_tree(view.points.network), **asked.how, "ties": asked.ties}
-    search_folder(view, ask, how["progress"], about)
+            view = _RadiusView(consoles, outputs, partial(question.about, **how), question.unit)
+        view.ask(
+            ctx,
+            f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}",
+            settings.timeout,
+            partial(ask, question, known, options=options),
+        )
 
 
 def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOptions) -> None:
     """Raise if options are given that cannot be combined."""
+    from bnncert.cli.unused import refuse_together, refuse_without
+    from bnncert.regions import SHAPES
+
     refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})
     refuse_without(ctx, "exact", ("grid", "within", *EXACT_FILES))
     if point.norm in SHAPES:
@@ -288,20 +202,118 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
         raise InputError("--norm l0 has whole numbers for radii; give --exact")
 
 
-def _show(unit: RadiusUnit, consoles: Consoles, result: RadiusResult) -> dict[str, Any]:
-    """Print the radii and the counterexample, if there is one; return them for JSON."""
-    if consoles.verbose:
-        consoles.details.print(probe_table(result.probes, unit.text))
-    if consoles.quiet:
-        sure, false = radius_texts(result, unit)
-        consoles.answer.print(f"certified radius {sure}, falsified radius {false}", soft_wrap=True)
-    consoles.details.print(radius_table(result, unit))
-    found = result.counterexample
+@dataclass(frozen=True, eq=False)
+class _RadiusView(AnswerView["RadiusResult"]):
+    """Prints the two sides of a search."""
+
+    keeps_unfinished = False
+
+    unit: RadiusUnit
+
+    def print_answer(self, found: RadiusResult) -> None:
+        """Print the radii and the counterexample, if there is one."""
+        from bnncert.report.summary import probe_table, radius_table, radius_texts
+
+        consoles, unit = self.consoles, self.unit
+        if consoles.verbose:
+            consoles.details.print(probe_table(found.probes, unit.text))
+        if consoles.quiet:
+            sure, false = radius_texts(found, unit)
+            line = f"certified radius {sure}, falsified radius {false}"
+            consoles.answer.print(line, soft_wrap=True)
+        consoles.details.print(radius_table(found, unit))
+        shown = found.counterexample
+        if shown is not None:
+            place = f" ({shown.place})" if shown.place else ""
+            line = f"counterexample for {shown.target}{place}, {replay_text(shown)}"
+            consoles.details.print(line, soft_wrap=True)
+        elif found.lower >= found.limit:
+            reach = "the whole data box" if found.covers_data else "the largest radius looked at"
+            consoles.details.print(f"robust up to {reach}", soft_wrap=True)
+
+
+#: The fields of a JSON file that have to be equal for a search to continue from it.
+QUESTION = ("network_hash", "sign_zero", "ties", "rivals", "label", "region")
+
+
+def _stated(question: CommandQuestion, ties: Ties) -> dict[str, Any]:
+    """Return what the JSON file of `--exact` states about its question, besides the network."""
+    chosen = question.rivals
+    return {
+        "ties": ties,
+        "rivals": list(chosen) if isinstance(chosen, tuple) else chosen,
+        "label": question.label,
+        "region": question.region.to_dict(),
+    }
+
+
+def _known(path: Path, question: CommandQuestion, stated: dict[str, Any]) -> Known:
+    """Return the state of the search in a JSON file, which must have the same question."""
+    import numpy as np
+
+    from bnncert.model.formats.file_content import parse_json, read_bytes
+    from bnncert.questions.radius.smallest import Known
+
+    tree = parse_json(read_bytes(path), str(path))
+    try:
+        asked = {name: tree[name] for name in QUESTION}
+        certified, witness = tree["counts"]["certified"], tree["witness"]
+        point = None if witness is None else np.array(witness["input"], dtype=np.float64)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{path}: not a file that `radius --exact --json` wrote") from error
+    for name, value in {**network_tree(question.network), **stated}.items():
+        if name in asked and asked[name] != value:
+            raise InputError(f"{path}: a search about another question ({name} differs)")
+    is_count = certified is None or (type(certified) is int and certified >= 0)
+    if not is_count or (point is not None and point.shape != (len(asked["region"]["center"]),)):
+        raise FormatError(f"{path}: not a file that `radius --exact --json` wrote")
+    return Known(certified, point)
+
+
+@dataclass(frozen=True, eq=False)
+class _SmallestView(AnswerView["SmallestResult"]):
+    """Prints the smallest perturbation; the search can be continued from its JSON file."""
+
+    saved: CounterexampleFile | None
+
+    def print_answer(self, found: SmallestResult) -> None:
+        """Print both sides and the witness."""
+        from bnncert.report.summary import probe_table, smallest_table
+
+        if self.consoles.verbose:
+            self.consoles.details.print(probe_table(found.probes, found.counts.text))
+        self.consoles.details.print(smallest_table(found))
+        self.consoles.answer.print(_sentence(found), soft_wrap=True)
+
+    def print_certificate(self, found: SmallestResult, *, is_interrupted: bool) -> None:
+        """Print up to where the certificate proves robustness, or why there is none."""
+        console = self.consoles.details
+        if found.certificate is not None:
+            sure = found.counts.text(found.certified)
+            console.print(f"certificate: {found.certificate} (robust up to {sure})")
+        elif found.no_certificate:
+            console.print(f"the proof is not written: {found.no_certificate}", soft_wrap=True)
+
+    def written(self, found: SmallestResult, *, is_interrupted: bool) -> Iterator[str]:
+        """Write the witness."""
+        if self.saved is not None:
+            yield self.saved.write(found.witness)
+
+
+def _sentence(result: SmallestResult) -> str:
+    """Say what the minimum is, or how far it is open."""
+    found, counts = result.witness, result.counts
+    if result.minimum == 0 and found is not None:
+        return f"the input itself is a counterexample for {found.target}, {replay_text(found)}"
+    if result.minimum is not None and found is not None:
+        distance = f"{counts.radius(result.minimum):.6g}"
+        what = f"smallest perturbation: {counts.text(result.minimum)}"
+        if result.norm != "l0":
+            what += f" ({distance} in input units)"
+        return f"{what}, {found.target}, {replay_text(found)}"
     if found is not None:
-        place = f" ({found.place})" if found.place else ""
-        line = f"counterexample for {found.target}{place}, {replay_text(found)}"
-        consoles.details.print(line, soft_wrap=True)
-    elif result.lower >= result.limit:
-        reach = "the whole data box" if result.covers_data else "the largest radius looked at"
-        consoles.details.print(f"robust up to {reach}", soft_wrap=True)
-    return result.to_dict()
+        return f"the minimum is open; counterexample for {found.target}, {replay_text(found)}"
+    if result.is_closed:
+        reach = "the data box" if result.covers_data else "the largest radius looked at"
+        return f"no perturbation within {reach} changes the class"
+    return "the minimum is open; no counterexample was found"

@@ -7,13 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bnncert.arrays import numbers_hash
 from bnncert.cli.command_question import CommandQuestion
-from bnncert.problem import targets_text
-from bnncert.results.rows import InputRecord, Kind, NetworkRecord, made_answer
-from bnncert.results.store import ResultsFile
+from bnncert.problem import rivals_text
+
+if TYPE_CHECKING:
+    from bnncert.results.rows import Kind
 
 #: Fields of an answer that hold whole points; `--json` and certificates have them.
 _POINTS = frozenset({"witness", "witnesses", "counterexample", "steps", "region"})
@@ -35,6 +36,8 @@ class Recording:
 
     def __post_init__(self) -> None:
         """Raise if the file exists and is not a results file."""
+        from bnncert.results.store import ResultsFile
+
         if self.path is not None and self.path.exists():
             ResultsFile(self.path).close()
 
@@ -43,13 +46,16 @@ class Recording:
 
         `tree` is the answer as data (:meth:`bnncert.engine.answer.Answer.to_dict`).
         """
+        from bnncert.results.rows import InputRecord, NetworkRecord, made_answer
+        from bnncert.results.store import ResultsFile
+
         if self.path is None:
             return ""
         question, point = self.question, self.question.region.middle
         network = question.network
         asked = {
             **self.settings,
-            "targets": targets_text(question.targets),
+            "rivals": rivals_text(question.rivals),
             "sign_zero": network.sign_zero,
             "region": _digest(question.region.to_dict()),
         }

@@ -7,17 +7,9 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
-from bnncert.model.formats.file_content import check_regular
-from bnncert.report.csv_export import CSV_FILES, write_csv
-from bnncert.report.latex_export import write_latex
-from bnncert.report.other_answers import other_lines
-from bnncert.report.page import write_page
-from bnncert.report.vnncomp_files import ResultsTable, competition_page, totals
-from bnncert.results.store import read_recorded
 
 
 def report(
@@ -36,6 +28,14 @@ def report(
     ] = None,
 ) -> None:
     """Make a page of a results file that anyone can open, or tables for a paper."""
+    from bnncert.cli.consoles import PlainConsole
+    from bnncert.model.formats.file_content import check_regular
+    from bnncert.report.csv_export import CSV_FILES, write_csv
+    from bnncert.report.latex_export import write_latex
+    from bnncert.report.other_answers import other_lines
+    from bnncert.report.page import write_page
+    from bnncert.results.store import read_recorded
+
     if out is None and csv is None and latex is None:
         # A missing file is the first mistake to correct.
         check_regular(results)
@@ -67,6 +67,10 @@ def report(
 
 def _report_category(results: Path, out: Path | None, folders: dict[str, Path | None]) -> None:
     """Write the page of a results.csv; `folders` are options that it has no files for."""
+    from bnncert.cli.consoles import PlainConsole
+    from bnncert.model.formats.file_content import check_regular
+    from bnncert.report.vnncomp_files import ResultsTable, competition_page, totals
+
     for option, folder in folders.items():
         if folder is not None:
             raise InputError(f"{results}: {option} is for results files; the page needs only -o")

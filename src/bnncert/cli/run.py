@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnncert.cli.batches import refuse_failures, run_shown
+from bnncert.cli.batches import PlaceOptions, refuse_failures, run_shown
 from bnncert.cli.bundled_names import POINTS, point_source
-from bnncert.cli.command_question import balls_option, radius_option, read_network
 from bnncert.cli.completion import among
-from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     CertificatesOption,
@@ -32,21 +30,18 @@ from bnncert.cli.options import (
     ValueOption,
     WithinOption,
     read_clip,
+    read_rivals,
     read_scale,
-    read_targets,
 )
 from bnncert.cli.output import refuse_unwritable
 from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, is_default, limit_text, read_limit
-from bnncert.cli.unused import refuse_unread
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import make_folder
-from bnncert.report.summary import summary_table
-from bnncert.results.instance import PointSource, Settings
-from bnncert.results.labelled_points import read_data
-from bnncert.results.plan import Plan, Selection, plan_run
-from bnncert.results.rows import label_source
-from bnncert.results.runner import AnsweredInstances, Place, finished_rows
-from bnncert.results.store import ResultsFile
+
+if TYPE_CHECKING:
+    from bnncert.cli.consoles import Consoles
+    from bnncert.results.plan import Plan
+    from bnncert.results.runner import AnsweredInstances
 
 
 @dataclass(frozen=True)
@@ -108,16 +103,21 @@ def run(
     points: PointsOptions,
     scaling: ScalingOptions,
     answering: AnsweringOptions,
-    workers: Annotated[int, typer.Option("--processes", help="Processes at work at once.")] = 1,
+    at_work: PlaceOptions,
     printing: PrintOptions,
 ) -> None:
     """Verify many points at many radii; the same command again continues an interrupted run."""
+    from bnncert.cli.consoles import Consoles
+    from bnncert.cli.unused import refuse_unread
+    from bnncert.results.runner import finished_rows
+    from bnncert.results.store import ResultsFile
+
     refuse_unread(ctx, answering.method)
     consoles = Consoles.of(ctx, printing, width=140)
-    if workers < 1:
-        raise InputError(f"workers is {workers}; expected at least 1")
-    # A single worker needs no process of its own.
-    place = Place(workers if workers > 1 else 0)
+    place = at_work.place(ctx, consoles)
+    if place.workers == 1:
+        # A single worker needs no process of its own.
+        place = replace(place, workers=0)
     refuse_unwritable(out, read=(model, points.data, points.labels))
     folder = answering.certificates
     if folder is not None:
@@ -125,7 +125,7 @@ def run(
     plan_with, seconds = _planner(model, points, scaling, answering), answering.timeout
     plan = plan_with(seconds)
     with ResultsFile(out) as results:
-        if is_default(ctx, "timeout"):
+        if is_default(ctx, "timeout") and results.answered():
             # A run that was begun without a time limit goes on without one.
             unlimited = plan_with(math.inf)
             if finished_rows(unlimited, results):
@@ -145,6 +145,11 @@ def _planner(
     model: Path, points: PointsOptions, scaling: ScalingOptions, answering: AnsweringOptions
 ) -> Callable[[float], Plan]:
     """Read the network and the points; return what plans the instances with a time limit."""
+    from bnncert.cli.command_question import balls_option, radius_option, read_network
+    from bnncert.results.instance import PointSource, Settings
+    from bnncert.results.labelled_points import read_data
+    from bnncert.results.plan import Selection, plan_run
+
     network = read_network(model, answering.sign_zero)
     source, index = point_source(points.data, None)
     selection = Selection(points.first, points.count)
@@ -169,7 +174,7 @@ def _planner(
     )
     settings = Settings(
         points.norm,
-        read_targets(scaling.targets),
+        read_rivals(scaling.rivals),
         answering.ties,
         answering.method,
         None,
@@ -198,6 +203,9 @@ def _planner(
 
 def _show(consoles: Consoles, answered: AnsweredInstances) -> None:
     """Print the summary, and the meaning of a share of robust inputs if there are no labels."""
+    from bnncert.report.summary import summary_table
+    from bnncert.results.rows import label_source
+
     console = consoles.details
     console.print(summary_table(answered))
     rows = [row for _, row in answered]

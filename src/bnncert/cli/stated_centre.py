@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from bnncert.arrays import FloatArray
 from bnncert.cli.bundled_names import point_source
 from bnncert.cli.command_question import chosen_point, scaled_data
 from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.options import PixelScaleOptions
 from bnncert.errors import InputError
-from bnncert.kernel import RejectedError
 from bnncert.model.network import Network
-from bnncert.report.picture import grey_lines, requested_image
-from bnncert.results.labelled_points import OWN
 
 
 def read_checked_input(
     network: Network, text: str, index: int | None, scaling: PixelScaleOptions
 ) -> tuple[str, FloatArray]:
     """Return the name and the values of the input that --input and --index name."""
+    from bnncert.results.labelled_points import OWN
+
     source, index = point_source(text, index)
     network, data = scaled_data(network, source, OWN, scaling)
     if data.names and index is None:
@@ -35,6 +32,10 @@ def compare_centre(centre: FloatArray, where: str, point: FloatArray) -> str:
     Regions of grid points and of changed pixels have centres of float32 numbers, as `bnncert
     verify` reads their inputs.
     """
+    import numpy as np
+
+    from bnncert.kernel import RejectedError
+
     if np.array_equal(centre, point):
         return f"the centre is {where}"
     if np.array_equal(centre, point.astype(np.float32)):
@@ -50,6 +51,10 @@ def compare_centre(centre: FloatArray, where: str, point: FloatArray) -> str:
 
 def centre_picture(network: Network, centre: FloatArray) -> Callable[[bool], None]:
     """Return what prints the centre, to stderr or not; raise InputError if it is no picture."""
+    import numpy as np
+
+    from bnncert.report.picture import grey_lines, requested_image
+
     lo, hi = network.input_lo, network.input_hi
     if lo is None or hi is None:
         lo, hi = centre.min(), centre.max()

@@ -63,7 +63,7 @@ def supports(*, asked: Asked, arithmetic: ArithmeticOption = "real") -> None:  #
 
 
 def answer(question: str, arithmetic: str = "real") -> list[str]:
-    """Return the lines of the answer to one question."""
+    """Answer one question in the words of the standard, a line each."""
     if question == "vnnlib_versions":
         return ["1.0", "1.0" if importlib.util.find_spec("vnnlib") is None else "2.0"]
     if question == "onnx_element_types":

@@ -8,22 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnncert.cli.consoles import Consoles
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import PrintOptions, SeedOption
 from bnncert.cli.output import refuse_unwritable
-from bnncert.cli.progress import watch
-from bnncert.cli.unused import refuse_without
 from bnncert.errors import InputError
-from bnncert.extras.training.datasets import REMOTE, FetchProgress, data_folder
-from bnncert.extras.training.labelled_images import Dataset
-from bnncert.extras.training.train import default_checkpoint, run_training
-from bnncert.extras.training.training_options import Report, TrainingOptions, TrainingProgress
-from bnncert.results.runner import duration
+
+if TYPE_CHECKING:
+    from bnncert.cli.consoles import Consoles
+    from bnncert.extras.training.datasets import FetchProgress
+    from bnncert.extras.training.labelled_images import Dataset
+    from bnncert.extras.training.training_options import Report, TrainingOptions, TrainingProgress
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,9 @@ class TrainingChoices:
     ] = False
 
     def options(self) -> TrainingOptions:
-        """Return the checked options of the training."""
+        """Check the options, with the lists of sizes read from their texts."""
+        from bnncert.extras.training.training_options import TrainingOptions
+
         sizes = {name: _sizes(getattr(self, name), f"--{name}") for name in ("hidden", "conv")}
         return TrainingOptions(**{**vars(self), **sizes})
 
@@ -98,6 +98,11 @@ def train(
     printing: PrintOptions,
 ) -> None:
     """Train a ternary or binary network; the same command again continues an interrupted run."""
+    from bnncert.cli.consoles import Consoles
+    from bnncert.cli.unused import refuse_without
+    from bnncert.extras.training.datasets import REMOTE, data_folder
+    from bnncert.extras.training.train import default_checkpoint, run_training
+
     consoles = Consoles.of(ctx, printing)
     refuse_without(ctx, "robust", ("radius",))
     refuse_without(ctx, "conv", ("stride",))
@@ -156,7 +161,7 @@ def _sizes(text: str, option: str) -> tuple[int, ...]:
 
 
 def _fetching(consoles: Consoles) -> FetchProgress:
-    """Return what prints a line for each file that is downloaded."""
+    """Tell of each file that is downloaded once, with its size."""
     told: set[str] = set()
 
     def fetching(name: str, done: int, total: int | None) -> None:
@@ -171,6 +176,8 @@ def _fetching(consoles: Consoles) -> FetchProgress:
 @contextmanager
 def _watch(consoles: Consoles, options: TrainingOptions) -> Iterator[Report]:
     """Show the progress of an epoch, and a line for each finished epoch."""
+    from bnncert.cli.progress import watch
+
     first: list[tuple[float, float]] = []
     with watch(consoles.watching) as live:
 
@@ -195,6 +202,8 @@ def _watch(consoles: Consoles, options: TrainingOptions) -> Iterator[Report]:
 
 def _remaining(first: float, started: float, done: float, options: TrainingOptions) -> str:
     """Return the expected time of the epochs that are left."""
+    from bnncert.results.runner import duration
+
     if done <= first:
         return ""
     left = (options.epochs - done) * (time.monotonic() - started) / (done - first)

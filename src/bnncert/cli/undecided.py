@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from bnncert.cli.command_question import CommandQuestion
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import REGISTRY, Options
-from bnncert.engine.methods.interval import interval_proof
-from bnncert.engine.presolve.stability import stability
-from bnncert.engine.rounded_bounds import lower_text, upper_text
-from bnncert.engine.timing import LayerCount
 from bnncert.engine.verdict import Result, TargetResult
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Ties, robustness
 from bnncert.regions import Ball, InputSet, L0Ball
-from bnncert.regions.changes import GRIDLESS
+
+if TYPE_CHECKING:
+    from bnncert.engine.timing import LayerCount
 
 #: Seconds for the search of a smaller radius that intervals certify, after the time limit.
 SEARCH_SECONDS = 0.5
@@ -69,6 +66,8 @@ def undecided_lines(asked: Asked, result: Result) -> list[str]:
 
 def _hardest(open_: list[TargetResult], layers: tuple[LayerCount, ...]) -> str:
     """Return the class that comes nearest to a violation, its bounds, and the open neurons."""
+    import numpy as np
+
     hardest = min(open_, key=lambda t: (t.upper, t.lower))
     text = f"hardest of {len(open_)} open: {hardest.name}"
     if len(open_) == 1:
@@ -83,7 +82,11 @@ def _hardest(open_: list[TargetResult], layers: tuple[LayerCount, ...]) -> str:
 
 
 def _between(target: TargetResult) -> str:
-    """Return the bounds of a margin in words."""
+    """Say between which bounds a margin lies; a bound that is not known is left out."""
+    import numpy as np
+
+    from bnncert.engine.rounded_bounds import lower_text, upper_text
+
     if not np.isfinite(target.upper):
         return f"at least {lower_text(target.lower)}"
     # A point has this margin; ties are no counterexamples with --ties robust.
@@ -96,7 +99,7 @@ def _between(target: TargetResult) -> str:
 
 
 def time_text(result: Result) -> str:
-    """Return the stages with their seconds, the longest first."""
+    """Say which stages took the time, the longest first."""
     stages = sorted(result.timing.stages.items(), key=lambda item: -item[1])
     return ", ".join(
         f"{name} {s:.2f} s" for name, s in stages if s >= SHORTEST or s == stages[0][1]
@@ -104,7 +107,7 @@ def time_text(result: Result) -> str:
 
 
 def _advice(asked: Asked, result: Result) -> list[str]:
-    """Return what may decide the question."""
+    """List what may decide the question, with the options to give."""
     advice = []
     if result.status == "timeout" and asked.timeout is not None:
         advice.append(f"more time (--timeout {MORE_TIME * asked.timeout:g})")
@@ -128,6 +131,10 @@ def _promises(method: str) -> tuple[str, ...]:
 
 def _has_integer_pixels(network: Network, region: InputSet) -> bool:
     """Whether the region has no grid, but its centre consists of integer pixels."""
+    import numpy as np
+
+    from bnncert.regions.radii import GRIDLESS
+
     step = network.pixel_step
     if region.norm in GRIDLESS:
         return False
@@ -155,7 +162,7 @@ def certified_by_intervals(question: CommandQuestion, ties: Ties, deadline: Dead
         middle = (low + high) // 2
         radius = ball.stated_radius * (middle / cells)
         smaller = ball.with_radius(round(radius) if is_l0 else radius)
-        problem = robustness(question.network, smaller, question.label, question.targets, ties)
+        problem = robustness(question.network, smaller, question.label, question.rivals, ties)
         low, high = (middle, high) if _is_proved(problem, deadline) else (low, middle)
     if low == 0:
         return None
@@ -165,5 +172,8 @@ def certified_by_intervals(question: CommandQuestion, ties: Ties, deadline: Dead
 
 
 def _is_proved(problem: Problem, deadline: Deadline) -> bool:
+    from bnncert.engine.methods.interval import interval_proof
+    from bnncert.engine.presolve.stability import stability
+
     bounds = stability(problem.network, problem.region, deadline)
     return all(interval_proof(target, bounds[-1])[1] for target in problem.targets)

@@ -22,12 +22,12 @@ OPTION_FIELDS = {
 #: Parameters that describe a ball around a point; a VNN-LIB query states its own region.
 BALL_PARAMETERS = (
     *("input_", "index", "label", "labels", "norm", "radius", "within", "value", "grid", "clip"),
-    *("scale", "normalise", "targets", "ties"),
+    *("scale", "normalise", "rivals", "ties"),
 )
 
 
 def given_options(ctx: typer.Context) -> dict[str, str]:
-    """Return the flags that the user gave, by the name of the parameter."""
+    """Find the flags that the user gave, and not a default, by the name of the parameter."""
     found = {}
     for parameter in ctx.command.params:
         name = parameter.name or ""
@@ -81,5 +81,5 @@ def refuse_without(ctx: typer.Context, needed: str, unused: Sequence[str]) -> No
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as in "a, b and c"."""
+    """Join names as in "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -2,85 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from bnncert.cli.batches import show_notes
-from bnncert.cli.bundled_names import POINTS
-from bnncert.cli.cluster_options import with_cluster
-from bnncert.cli.command_question import (
-    CommandQuestion,
-    is_input,
-    read_network,
-    read_points,
-    with_argument,
-)
-from bnncert.cli.completion import among
-from bnncert.cli.consoles import Consoles
+from bnncert.cli.answer_view import begin
 from bnncert.cli.grouping import grouped
-from bnncert.cli.image_folders import (
-    FolderView,
-    refuse_overwriting,
-    refuse_single_files,
-    verify_folder,
-)
 from bnncert.cli.options import (
     ArithmeticOption,
     BallOptions,
-    CertificateOption,
+    CounterexampleOutputs,
     ExplainOption,
-    JsonOption,
-    MethodOption,
-    MethodOptions,
     ModelArgument,
     PrintOptions,
-    SaveCounterexampleOption,
     ScalingOptions,
-    SchedulerOption,
+    SharedMethodOptions,
     TiesOption,
+    point_argument,
 )
-from bnncert.cli.output import json_path, refuse_unwritable, write_json
-from bnncert.cli.progress import watch
-from bnncert.cli.result_views import explain_result, partial_result, result_tree, show_result
-from bnncert.cli.time_limit import finite_limit, limit_text, remaining
-from bnncert.cli.undecided import Asked
-from bnncert.cli.unused import refuse_beside_query, refuse_unread
-from bnncert.engine.verdict import Result
-from bnncert.extras.vnncomp.executed import as_executed
+from bnncert.cli.output import json_path
+from bnncert.cli.result_views import ResultView, explain_result, question_tree
+from bnncert.cli.time_limit import finite_limit, limit_text
 from bnncert.model.formats.atomic import write_atomically
-from bnncert.model.network import Network
-from bnncert.problem import Ties
-from bnncert.problem.float32 import Arithmetic
-from bnncert.problem.vnnlib import read_vnnlib
-from bnncert.problem.vnnlib.query import Specification
-from bnncert.questions.verify import verify as verify_api
-from bnncert.report.picture import CounterexampleFile
-from bnncert.report.vnncomp_files import vnncomp_result
-from bnncert.results.instance import Settings
-from bnncert.results.runner import Place
+
+if TYPE_CHECKING:
+    from bnncert.cli.image_folders import FolderView
+    from bnncert.engine.verdict import Result
+    from bnncert.model.network import Network
+    from bnncert.problem import Ties
+    from bnncert.problem.float32 import Arithmetic
+    from bnncert.problem.vnnlib.query import Specification
+    from bnncert.report.picture import CounterexampleFile
 
 
 @dataclass(frozen=True)
-class VerifyOutputs:
+class VerifiedBallOptions(BallOptions):
+    """A ball, or the query that the argument names instead."""
+
+    place: Annotated[
+        str | None,
+        point_argument(
+            "spec",
+            "VNN-LIB query: .vnnlib or .vnnlib.gz; or a point or image folder, as --input.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class VerifyOutputs(CounterexampleOutputs):
     """The files that `verify` writes."""
 
-    certificate: CertificateOption = None
     witness: Annotated[
         Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
     ] = None
-    save_counterexample: SaveCounterexampleOption = None
-    json_: JsonOption = None
 
     @property
     def files(self) -> tuple[Path | None, ...]:
         """The files that are named."""
-        return self.witness, self.certificate, self.save_counterexample, json_path(self.json_)
+        return self.witness, *super().files
 
 
 @grouped
@@ -88,112 +71,78 @@ def verify(
     *,
     ctx: typer.Context,
     model: ModelArgument,
-    spec: Annotated[
-        str | None,
-        typer.Argument(
-            help="VNN-LIB query: .vnnlib or .vnnlib.gz; or a point or image folder, as --input.",
-            autocompletion=among(POINTS, files=True),
-        ),
-    ] = None,
-    ball: BallOptions,
+    ball: VerifiedBallOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
-    method: MethodOption = "auto",
-    settings: MethodOptions,
+    settings: SharedMethodOptions,
     arithmetic: ArithmeticOption = "real",
-    cluster: SchedulerOption = None,
     explain: ExplainOption = False,
     outputs: VerifyOutputs,
     printing: PrintOptions,
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
-    refuse_unread(ctx, method)
-    consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
-    ball, spec = _point_or_query(ctx, ball, spec)
-    options = settings.options()
-    refuse_unwritable(*outputs.files, read=(model, spec, ball.input_, ball.labels))
+    from bnncert.cli.command_question import is_input, read_network, read_points, with_argument
+    from bnncert.cli.image_folders import FolderView
+    from bnncert.cli.undecided import Asked
+    from bnncert.cli.unused import refuse_beside_query
+    from bnncert.problem.vnnlib import read_vnnlib
+    from bnncert.questions.verify import verify as verify_api
+    from bnncert.report.picture import CounterexampleFile
+
+    spec = None if ball.place is None or is_input(ball.place) else ball.place
+    if spec is None:
+        ball = with_argument(ball)
+    else:
+        refuse_beside_query(ctx, spec)
+    options, limit, method = settings.options(), settings.timeout, settings.method
+    consoles = begin(ctx, printing, outputs, (model, spec, ball.input_, ball.labels), method)
     network = read_network(model, settings.sign_zero)
-    limit = limit_text(ctx, settings.timeout)
+    settled = {"seed": settings.seed, "arithmetic": arithmetic}
     keywords: dict[str, Any] = {"sign_zero": settings.sign_zero, "arithmetic": arithmetic}
-    ask: Callable[..., Result]
-    question, opening = None, None
+    question = query = opening = None
     if spec is not None:
         # The only line of a query is its answer.
         query = read_vnnlib(Path(spec))
-        ask, about = partial(verify_api, network, query), {"specification": str(Path(spec))}
+        subject: tuple[Any, ...] = (network, query)
+        about = partial(question_tree, network, None, specification=str(Path(spec)), **settled)
     else:
         points = read_points(network, ball, ball.shape, scaling)
-        show_notes(points.data.notes, consoles.details)
+        consoles.details.notes(points.data.notes)
         if points.is_folder:
-            limit = limit_text(ctx, settings.timeout, " for each image")
-            view = FolderView(points, consoles, model.name, limit, outputs.json_)
-            _verify_folder(view, ties, method, settings, arithmetic, cluster, outputs)
+            text = limit_text(ctx, limit, " for each image")
+            view = FolderView(points, consoles, model.name, text, outputs.json_)
+            _verify_folder(view, ties, settings, arithmetic, outputs)
             return
         question = points.question(points.index)
-        network = question.network
-        ask = partial(verify_api, network, question.region, question.label)
-        keywords |= {"targets": question.targets, "ties": ties}
-        about = {"input": question.where, "labels": question.labels}
-        title = f"{model.name}, {question.title}: {question.label_text}, {question.ball_text}"
-        opening = consoles.details.later(f"{title}; {limit}")
-    saved = _saved(outputs.save_counterexample, network, question)
-    seconds, is_real = finite_limit(settings.timeout), arithmetic == "real"
-    asked = Asked(method, options, seconds, question, ties=ties, is_real=is_real)
-    with (
-        with_cluster(options, cluster, consoles) as options,
-        watch(consoles.watching, seconds, opening) as progress,
-        partial_result(consoles.details, progress),
-    ):
-
-        def announce(found: Result) -> None:
-            progress.open()
-            with progress.paused():
-                _show_answer(consoles, asked, found, explain)
-
-        result = ask(
-            **keywords,
-            method=method,
-            timeout=remaining(settings.timeout),
-            options=options,
-            progress=progress,
-            certificate=outputs.certificate,
-            announce=announce,
-        )
-    if outputs.certificate is not None:
-        _show_certificate(consoles.details, result)
-    if saved is not None:
-        consoles.details.print(saved.write(result.counterexample), soft_wrap=True)
-    if outputs.witness is not None:
-        shown = result if question is not None else _replayable(network, query, result)
-        write_atomically(outputs.witness, vnncomp_result(shown))
-    if outputs.json_ is not None:
-        # The tree has the hash of the network, which takes long for a large one.
-        extra = {**about, "seed": settings.seed, "arithmetic": arithmetic}
-        region = None if question is None else question.region
-        write_json(outputs.json_, result_tree(network, result, region, extra))
-
-
-def _point_or_query(
-    ctx: typer.Context, ball: BallOptions, spec: str | None
-) -> tuple[BallOptions, str | None]:
-    """Return the ball and the query that are asked about: the second argument may be either."""
-    if spec is not None and is_input(spec):
-        return with_argument(ball, spec), None
-    if spec is not None:
-        refuse_beside_query(ctx, spec)
-    return ball, spec
+        network, region = question.network, question.region
+        subject = (network, region, question.label)
+        keywords |= {"rivals": question.rivals, "ties": ties}
+        stated = {"input": question.where, "labels": question.labels, **settled}
+        about = partial(question_tree, network, region, **stated)
+        opening = f"{model.name}, {question.heading}"
+    centre = None if question is None else question.region
+    shape = () if question is None else question.image_shape
+    saved = CounterexampleFile.around(outputs.save_counterexample, network, centre, shape)
+    is_real = arithmetic == "real"
+    asked = Asked(method, options, finite_limit(limit), question, ties=ties, is_real=is_real)
+    shown = _VerifyView(consoles, outputs, about, asked, explain, network, query, saved)
+    with settings.connected(consoles.watching) as options:
+        keywords |= {"method": method, "options": options}
+        shown.ask(ctx, opening, limit, partial(verify_api, *subject, **keywords))
 
 
 def _verify_folder(
     view: FolderView,
     ties: Ties,
-    method: str,
-    settings: MethodOptions,
+    settings: SharedMethodOptions,
     arithmetic: Arithmetic,
-    cluster: str | None,
     outputs: VerifyOutputs,
 ) -> None:
     """Verify all images of a folder."""
+    from bnncert.cli.image_folders import refuse_overwriting, refuse_single_files, verify_folder
+    from bnncert.results.instance import Settings
+    from bnncert.results.runner import Place
+
     points, consoles = view.points, view.consoles
     single = {
         "--certificate": outputs.certificate,
@@ -204,9 +153,9 @@ def _verify_folder(
     refuse_overwriting(points, json_path(outputs.json_))
     how = Settings(
         points.balls.norm,
-        points.targets,
+        points.rivals,
         ties,
-        method,
+        settings.method,
         finite_limit(settings.timeout),
         settings.seed,
         settings.memory,
@@ -220,21 +169,7 @@ def _verify_folder(
     def say(text: str) -> None:
         consoles.watching.print(text, soft_wrap=True)
 
-    verify_folder(view, how, Place(scheduler=cluster, say=say))
-
-
-def _saved(
-    path: Path | None, network: Network, question: CommandQuestion | None
-) -> CounterexampleFile | None:
-    """Return the file for a counterexample, if one is named."""
-    if path is None:
-        return None
-    if question is None:
-        return CounterexampleFile(path, network.input_shape)
-    ball = question.region
-    return CounterexampleFile.around(
-        path, network, ball.middle, ball.clip_lo, ball.clip_hi, question.image_shape
-    )
+    verify_folder(view, how, Place(scheduler=settings.cluster, say=say))
 
 
 def _replayable(network: Network, query: Specification, result: Result) -> Result:
@@ -242,30 +177,57 @@ def _replayable(network: Network, query: Specification, result: Result) -> Resul
 
     If the executed model does not confirm the counterexample, the answer is unknown.
     """
+    from bnncert.extras.vnncomp.executed import as_executed
+
     if result.counterexample is None:
         return result
     executed = as_executed(network, query, result)
     return replace(result, status="unknown", counterexample=None) if executed is None else executed
 
 
-def _show_answer(consoles: Consoles, asked: Asked, found: Result, explain: bool) -> None:
-    """Print the word of VNN-COMP for a query, and the table of targets for a ball."""
-    if asked.ball is not None:
-        show_result(consoles, asked, found, explain=explain)
-        return
-    consoles.answer.print(found.vnncomp_word)
-    # The only line of a query on the standard output is its answer, unless more is asked for.
-    about = consoles if explain else replace(consoles, details=consoles.watching)
-    explain_result(about, asked, found, explain=explain)
+@dataclass(frozen=True, eq=False)
+class _VerifyView(ResultView):
+    """Prints the word of VNN-COMP for a query, and the table of targets for a ball."""
 
+    is_announced = True
 
-def _show_certificate(console: Console, result: Result) -> None:
-    """Print where the certificate is, or why there is none."""
-    if result.certificate is not None:
-        size = Path(result.certificate).stat().st_size
-        console.print(f"certificate: {result.certificate} ({size} bytes)", soft_wrap=True)
-    elif result.trusted is not None:
-        console.print(f"note: {result.notes[-1]}", soft_wrap=True)
-        console.print(f"not certified: the verdict rests on trust in {result.trusted}")
-    else:
-        console.print("no certificate: there is no verdict")
+    network: Network
+    query: Specification | None
+    saved: CounterexampleFile | None
+
+    def print_answer(self, found: Result) -> None:
+        """Print the answer."""
+        if self.query is None:
+            super().print_answer(found)
+            return
+        self.consoles.answer.print(found.vnncomp_word)
+        # The only line of a query on the standard output is its answer, unless more is asked for.
+        console = self.consoles.details if self.explain else self.consoles.watching
+        about = replace(self.consoles, details=console)
+        explain_result(about, self.asked, found, explain=self.explain)
+
+    def print_certificate(self, found: Result, *, is_interrupted: bool) -> None:
+        """Print where the certificate is; a solver that a verdict relies on is the reason."""
+        if found.trusted is None or found.certificate is not None:
+            super().print_certificate(found, is_interrupted=is_interrupted)
+            return
+        self.consoles.details.notes(found.notes[-1:])
+        self.consoles.details.print(f"not certified: the verdict rests on trust in {found.trusted}")
+
+    def no_proof(self, found: Result) -> str:
+        """Say that there is no verdict; only those have certificates."""
+        return "there is no verdict"
+
+    def written(self, found: Result, *, is_interrupted: bool) -> Iterator[str]:
+        """Write the counterexample and VNN-COMP's result file."""
+        from bnncert.report.vnncomp_files import vnncomp_result
+
+        assert isinstance(self.outputs, VerifyOutputs)
+        if is_interrupted:
+            return
+        if self.saved is not None:
+            yield self.saved.write(found.counterexample)
+        if self.outputs.witness is not None:
+            if self.query is not None:
+                found = _replayable(self.network, self.query, found)
+            write_atomically(self.outputs.witness, vnncomp_result(found))

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnncert.cli.consoles import Consoles, say_interrupted
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import CertificatesOption, MemoryOption, MethodOption, PrintOptions
 from bnncert.cli.output import refuse_clashes
-from bnncert.cli.progress import watch
-from bnncert.cli.unused import refuse_unread
 from bnncert.errors import InputError
-from bnncert.extras.vnncomp.category import (
-    CategoryInstance,
-    CategorySettings,
-    certificate_path,
-    finished_lines,
-    read_instances,
-    run_category,
-)
-from bnncert.report.vnncomp_files import Line, category_table, totals
-from bnncert.results.runner import duration
+
+if TYPE_CHECKING:
+    from bnncert.cli.consoles import Consoles
+    from bnncert.extras.vnncomp.category import CategoryInstance, CategorySettings
+    from bnncert.report.vnncomp_files import Line
 
 
 @grouped
@@ -51,6 +43,10 @@ def vnncomp(
     printing: PrintOptions,
 ) -> None:
     """Answer a category of VNN-COMP; the same command again continues an interrupted run."""
+    from bnncert.cli.consoles import Consoles
+    from bnncert.cli.unused import refuse_unread
+    from bnncert.extras.vnncomp.category import CategorySettings, certificate_path, read_instances
+
     refuse_unread(ctx, method)
     consoles = Consoles.of(ctx, printing, width=140)
     settings = CategorySettings(method, memory, certificates)
@@ -72,6 +68,10 @@ def _run(
     consoles: Consoles,
 ) -> None:
     """Run with a progress bar; after Ctrl-C print the finished instances and re-raise."""
+    from bnncert.cli.consoles import say_interrupted
+    from bnncert.cli.progress import watch
+    from bnncert.extras.vnncomp.category import finished_lines, run_category
+
     console = consoles.details
     seen: list[Line] = []
     try:
@@ -101,11 +101,15 @@ def _run(
 
 def _remaining(seen: Sequence[Line], left: int) -> str:
     """Return the expected time of the instances that are left, from the mean until now."""
+    from bnncert.results.runner import duration
+
     if not seen:
         return ""
     return f"about {duration(left * sum(line.seconds for line in seen) / len(seen))} left"
 
 
 def _show(consoles: Consoles, lines: Sequence[Line]) -> None:
+    from bnncert.report.vnncomp_files import category_table, totals
+
     consoles.details.print(category_table(lines))
     consoles.answer.print(totals(lines), soft_wrap=True)

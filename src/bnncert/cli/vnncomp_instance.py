@@ -16,7 +16,6 @@ import typer
 from bnncert.cli.output import refuse_clashes
 from bnncert.cli.time_limit import process_age
 from bnncert.errors import BnncertError, InputError
-from bnncert.extras.vnncomp.scripted_answer import plain_or_packed, run_instance
 from bnncert.model.formats.atomic import write_atomically
 
 #: Seconds between the answer and the competition's limit, and their share of a small limit.
@@ -29,10 +28,12 @@ def vnncomp_instance(
     result: Annotated[Path, typer.Argument(help="Where to write the result.")],
     timeout: Annotated[float, typer.Argument(help="Seconds of wall time for everything.")],
     started: Annotated[
-        float | None, typer.Option("--started", help="Unix time from which the limit counts.")
+        float | None, typer.Argument(help="Unix time from which the limit counts.")
     ] = None,
 ) -> None:
     """Answer one instance as vnncomp/run_instance.sh has to."""
+    from bnncert.extras.vnncomp.scripted_answer import plain_or_packed, run_instance
+
     used = process_age() if started is None else max(0.0, time.time() - started)
     begin = time.monotonic() - used
     model, query = plain_or_packed(onnx), plain_or_packed(vnnlib)
@@ -54,6 +55,7 @@ def vnncomp_prepare(
     vnnlib: Annotated[Path, typer.Argument(help="Query.")],
 ) -> None:
     """Find out whether one instance can be answered, as vnncomp/prepare_instance.sh has to."""
+    from bnncert.extras.vnncomp.scripted_answer import plain_or_packed
     from bnncert.model.loading import load
     from bnncert.problem import from_vnnlib
     from bnncert.problem.vnnlib import read_vnnlib

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 import torch
 
 from bnncert.arrays import FloatArray
+from bnncert.engine.exact_classes import exact_classes
 from bnncert.errors import BnncertError
 from bnncert.extras.training.binary_model import KERNEL, POOL, HiddenLayer, TernaryNet, smaller
 from bnncert.extras.training.labelled_images import Scaling, Split
@@ -229,7 +230,7 @@ def _compare(net: TernaryNet, network: Network, scaling: Scaling, test: Split, p
         differing += int(wrong.size)
         if wrong.size and first is None:
             first = start + int(wrong[0])
-        right += int(np.sum(scores.argmax(axis=1) == test.labels[start : start + CHUNK]))
+        right += int(np.sum(exact_classes(network, points) == test.labels[start : start + CHUNK]))
     if differing:
         raise BnncertError(
             f"{path}: not written; the exported network differs from the trained model on "
