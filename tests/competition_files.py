@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 
 from bnncert import Network
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 
 WORDS = ("sat", "unsat", "unknown", "timeout")
 

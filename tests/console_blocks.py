@@ -34,6 +34,9 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Headings of table columns that hold times, or what an attack reaches in its share of the time.
 TIME_COLUMNS = frozenset({"seconds", "mean s", "max s", "upper bound"})
 
+#: The same for `auto`, where it depends on the clock which engine is the first to decide a rival.
+AUTO_COLUMNS = frozenset({"lower bound", "margin", "hardest rival", "stages", "decided by"})
+
 
 @dataclass(frozen=True)
 class Step:
@@ -46,6 +49,11 @@ class Step:
     def words(self) -> list[str]:
         """The command split as a shell splits it."""
         return shlex.split(self.command.replace("\\\n", " "))
+
+    @property
+    def by_auto(self) -> bool:
+        """Whether the command answers by the method `auto`."""
+        return "--method" not in self.words and "bound" not in self.words[:2]
 
 
 def pages() -> list[Path]:
@@ -68,15 +76,16 @@ def steps(block: str) -> list[Step]:
     return [Step(command, tuple(shown)) for command, shown in found]
 
 
-def masked(lines: Sequence[str]) -> list[str]:
+def masked(lines: Sequence[str], *, by_auto: bool = False) -> list[str]:
     """Return the lines with times replaced and white space evened out."""
     result: list[str] = []
+    headings = TIME_COLUMNS | AUTO_COLUMNS if by_auto else TIME_COLUMNS
     columns: set[int] = set()
     width = 0
     for line in lines:
         cells = re.split(r"\s{2,}", line.strip())
         if TIME_COLUMNS & set(cells):
-            columns = {k for k, cell in enumerate(cells) if cell in TIME_COLUMNS}
+            columns = {k for k, cell in enumerate(cells) if cell in headings}
             width = len(cells)
         elif len(cells) == 1:
             columns, width = set(), 0
@@ -88,23 +97,28 @@ def masked(lines: Sequence[str]) -> list[str]:
         text = re.sub(r"\b\d+(\.\d+)? s\b", "TIME", "  ".join(cells))
         # The counterexample that an attack finds depends on its share of the time.
         text = re.sub(r"\bmargin -[\d.]+(?=, replayed)", "margin BELOW ZERO", text)
+        if by_auto:
+            text = re.sub(r"\bmargin (at least|>=) [\d.]+", "margin AT LEAST", text)
+            text = re.sub(r"^shared  .*", "shared", text)
+        # How a proof was found, and so its size, depends on the clock.
+        text = re.sub(r"\b\d+ clauses?, \d+ lea(f|ves)\b", "CLAUSES", text)
         # The size of a compressed file depends on the version of zlib.
         result.append(re.sub(r"\b\d+ bytes\b", "SIZE", text))
     return result
 
 
-def agrees(shown: Sequence[str], printed: Sequence[str]) -> bool:
+def agrees(shown: Sequence[str], printed: Sequence[str], *, by_auto: bool = False) -> bool:
     """Whether printed lines match the lines shown, of which ``...`` matches any number."""
-    parts = ["(?:.*\n)*?" if line == ELISION else re.escape(line) + "\n" for line in masked(shown)]
-    text = "".join(line + "\n" for line in masked(printed))
+    lines = masked(shown, by_auto=by_auto)
+    parts = ["(?:.*\n)*?" if line == ELISION else re.escape(line) + "\n" for line in lines]
+    text = "".join(line + "\n" for line in masked(printed, by_auto=by_auto))
     return re.fullmatch("".join(parts), text) is not None
 
 
 def difference(step: Step, printed: Sequence[str]) -> str:
     """Return the command with a comparison of what is shown and what was printed."""
-    lines = difflib.unified_diff(
-        masked(step.shown), masked(printed), "shown", "printed", lineterm=""
-    )
+    before, after = (masked(side, by_auto=step.by_auto) for side in (step.shown, printed))
+    lines = difflib.unified_diff(before, after, "shown", "printed", lineterm="")
     return "\n".join([f"$ {step.command}", *lines])
 
 
@@ -158,9 +172,10 @@ def rewrite(page: Path) -> None:
         lines: list[str] = []
         for step in steps(match[1]):
             printed = run(step.words)
-            kept = agrees(step.shown, printed) or ELISION in step.shown
+            same = agrees(step.shown, printed, by_auto=step.by_auto)
+            kept = same or ELISION in step.shown
             lines += [f"$ {step.command}", *(step.shown if kept else printed)]
-            if kept and not agrees(step.shown, printed):
+            if kept and not same:
                 print(difference(step, printed))
         return "```console\n" + "".join(line + "\n" for line in lines) + "```"
 

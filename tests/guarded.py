@@ -22,14 +22,15 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.kernel import check
 from bnncert.kernel.container import Section
-from tests.every_mode import SHORT_WORK, few
+from tests.every_mode import SHORT_WORK
 from tests.kernel.claims import REFUSALS, pack, unpack
 from tests.kernel.mutations import mutant
 from tests.kernel.stated_regions import grid_points
 from tests.plain_network import Point, quarters
+from tests.strategies import few
 
 #: How often an answer is asked for with its certificate, which takes longer than the answer.
-CERTIFICATE = 0.4
+CERTIFICATE = 0.25
 
 #: How often the method is "auto", which decides all of these questions; "propagation" is faster,
 #: and leaves some of those about grid points open.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import bnncert
@@ -10,6 +11,16 @@ from bnncert.model.description import SignZero
 from tests.brute_force import TinyNetwork, TinyQuestion
 
 NORMS = ("linf", "l1", "box", "polytope")
+
+
+def few(examples: int) -> settings:
+    """Settings of a test with the same examples in every run, however long they take."""
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        derandomize=True,
+    )
 
 
 def _array(values: list[float], shape: tuple[int, ...]) -> np.ndarray:

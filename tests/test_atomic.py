@@ -21,6 +21,7 @@ import pytest
 import bnncert
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import replacing, write_atomically
+from bnncert.questions.prover import UnwrittenError
 from tests.cli.diamond import DIAMOND, write_network
 from tests.in_process import Outcome, command_line
 from tests.kernel.every_claim import IMAGE, KINDS, NET
@@ -171,6 +172,33 @@ def test_a_full_disk_takes_neither_the_verdict_nor_an_older_file(
     assert content(folder) == before
 
 
+#: Answers that are known by hand, see tests/cli/diamond.py.
+CERTIFIED = {
+    ("explain", "net.npz", "--input", "x.npy"): "2 of 2 inputs suffice for class 0, and each",
+    ("faults", *ABOUT_X, "--radius", "0"): "weights, layer 1: 1 fault for class 1",
+    ("count", *ABOUT_X, "--radius", "1", "--grid", "1"): "exactly 2 have another class",
+    ("monotone", "net.npz", "--feature", "0", "--label", "0"): "holds: class 0 is monotonically",
+    ("fair", "net.npz", "--protect", "1"): "fails: the class depends on input 1",
+    ("compare", "net.npz", "net.npz"): "identical: the normal forms are equal",
+    ("radius", *ABOUT_X, "--exact", "--grid", "0.25"): "smallest perturbation: 3 steps",
+}
+
+
+@pytest.mark.parametrize("arguments", CERTIFIED, ids=lambda arguments: arguments[0])
+def test_a_full_disk_takes_the_certificate_and_not_the_answer(
+    run: Run, folder: Path, arguments: tuple[str, ...]
+) -> None:
+    before = content(folder)
+    with files_end_at(10):
+        ended = run(*arguments, "--certificate", "a.bnncert")
+    assert ended.code == 2
+    assert CERTIFIED[arguments] in ended.out
+    assert "no certificate" not in ended.out
+    named = "bnncert: a.bnncert: cannot be written (File too large"
+    assert ended.err in (f"{named})\n", f"{named} in {gettempdir()})\n")
+    assert content(folder) == before
+
+
 def test_the_verdict_is_there_before_the_proof_is_written(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,7 +208,7 @@ def test_the_verdict_is_there_before_the_proof_is_written(
         seen.append(capsys.readouterr().out)
         path.touch()
 
-    monkeypatch.setattr("bnncert.proofs.writing.write_proof", note)
+    monkeypatch.setattr("bnncert.proofs.claims.write_proof", note)
     run("verify", *ABOUT_X, "--radius", "0.4", "--certificate", "a.bnncert")
     assert len(seen) == 1
     assert "robust in " in seen[0]
@@ -200,8 +228,9 @@ def test_a_full_disk_names_the_file_that_was_asked_for(
     few = bnncert.L0Ball(IMAGE, 1, -1, 1)
     asked = {name: partial(written.write, path, IMAGE) for name, written in KINDS.items()}
     asked["smallest"] = partial(bnncert.smallest, NET, few, 0, timeout=60, certificate=path)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(UnwrittenError) as caught:
         asked[kind]()
+    assert caught.value.answer.certificate is None
     reason = "No space left on device"
     named = f"{path}: cannot be written ({reason})"
     assert str(caught.value) in (named, named.replace(reason, f"{reason} in {gettempdir()}"))

@@ -36,16 +36,9 @@ COMPLETE = ("auto", "bab", "elimination", "milp", "minp")
 SMALL = ("sdp-standard", "sdp-tight-plain", "sdp-tight", "sdp-tight-pairwise", "sdp-order2")
 
 #: Questions for each method; the rest take MANY.
-FEWER = {
-    "attack": 40,
-    "auto": 50,
-    "bab": 50,
-    "elimination": 40,
-    "minp": 40,
-    "sdp": 60,
-    **dict.fromkeys(SMALL, 16),
-}
-MANY = 70
+FEWER = dict.fromkeys(("attack", "auto", "bab", "elimination", "minp", "sdp"), 35)
+FEWER |= dict.fromkeys(SMALL, 10)
+MANY = 55
 
 #: Seconds for one question.  An attack on a robust network would go on until the end.
 SECONDS = {"attack": 0.03}

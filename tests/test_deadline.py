@@ -214,7 +214,7 @@ def test_ranges_without_time_are_wider_and_valid() -> None:
 def test_handing_a_program_to_scip_looks_at_the_clock() -> None:
     pytest.importorskip("pyscipopt")
     from bnncert.engine.relaxations.linear import linear_model
-    from bnncert.regions.linear_block import input_block
+    from bnncert.regions.linear_program import input_block
 
     problem = robustness(NETWORK, REGION, LABEL)
     reduced = reduce_target(NETWORK, stability(NETWORK, REGION), problem.targets[0])

@@ -22,8 +22,8 @@ from bnncert.engine.verdict import Result
 from bnncert.problem import Ties
 from bnncert.regions import EmptyRegionError
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
-from tests.every_mode import MODES, agree_in_every_mode, answer, few
-from tests.strategies import tiny_networks
+from tests.every_mode import MODES, agree_in_every_mode, answer
+from tests.strategies import few, tiny_networks
 
 METHODS = [m.name for m in REGISTRY.all() if m.available()]
 KINDS = ("linf", "l1", "l2", "l0", "box", "polytope")

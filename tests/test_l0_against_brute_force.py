@@ -19,8 +19,8 @@ from bnncert.engine.methods import REGISTRY
 from bnncert.engine.verdict import Result
 from bnncert.problem import Ties
 from tests.brute_force import TinyQuestion, reachable_last_layers, scores_of
-from tests.every_mode import MODES, agree_in_every_mode, answer, few
-from tests.strategies import tiny_networks
+from tests.every_mode import MODES, agree_in_every_mode, answer
+from tests.strategies import few, tiny_networks
 from tests.test_grid_against_brute_force import binarised, quarters
 
 METHODS = [m.name for m in REGISTRY.all() if m.available() and "l0" in m.regions.split(", ")]

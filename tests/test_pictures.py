@@ -11,7 +11,7 @@ import pytest
 
 import bnncert
 from bnncert.engine.verdict import Result
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 
 
 def pictures(result: Result) -> list[bytes]:

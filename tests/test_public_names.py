@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import robustness
 
 #: What experts import from its module.

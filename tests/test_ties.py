@@ -25,10 +25,9 @@ from bnncert.problem.vnnlib import parse_vnnlib
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
 from tests.cli.diamond import write_network
 from tests.clock import Clock
-from tests.every_mode import few
 from tests.in_process import Outcome, command_line
 from tests.report.test_page import page_of
-from tests.strategies import NORMS, questions
+from tests.strategies import NORMS, few, questions
 
 Run = Callable[..., Outcome]
 
@@ -112,7 +111,7 @@ def test_a_third_class_that_scores_more_at_a_tie_is_the_counterexample() -> None
     found = question.verify().counterexample
     assert found is not None and found.target == "class 2" and not found.tie
     # With the tied class alone the tie is a tie, but the network answers with class 2.
-    found = question.verify(targets=1).counterexample
+    found = question.verify(rivals=1).counterexample
     assert found is not None and found.tie and (found.predicted, found.class_changes) == (2, True)
 
 
@@ -156,7 +155,7 @@ def test_ties_and_classes_agree_with_brute_force(method: str) -> None:
     kinds: Counter[str] = Counter()
     complete = "exact" in REGISTRY.make(method).promises
 
-    @few(150)
+    @few(60)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         question = data.draw(questions(data.draw(st.sampled_from(NORMS))))

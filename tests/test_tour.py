@@ -62,7 +62,10 @@ def test_the_tour_prints_what_it_shows() -> None:
         ]
         assert kinds[0] == kinds[1], before.source
         for shown, printed in zip(before.outputs, after.outputs, strict=True):
-            assert agrees(lines(shown), lines(printed)), (before.source, lines(printed))
+            assert agrees(lines(shown), lines(printed), by_auto=True), (
+                before.source,
+                lines(printed),
+            )
 
 
 def test_the_stored_tour_is_small_and_has_pictures() -> None:

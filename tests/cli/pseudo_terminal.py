@@ -29,8 +29,13 @@ class Shown:
     lines: list[str]
 
 
-def on_terminal(*arguments: str | Path, cwd: Path, columns: int = 120, python: str = "") -> Shown:
-    """Run the command line, or Python source, with a terminal for input, output and errors."""
+def on_terminal(
+    *arguments: str | Path, cwd: Path, columns: int = 120, python: str = "", out: int | None = None
+) -> Shown:
+    """Run the command line, or Python source, with a terminal for input, output and errors.
+
+    `out` is the descriptor of a file for the standard output instead.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     first = ["-c", python] if python else ["-m", "bnncert"]
@@ -39,7 +44,7 @@ def on_terminal(*arguments: str | Path, cwd: Path, columns: int = 120, python: s
     process = subprocess.Popen(
         [sys.executable, *first, *map(str, arguments)],
         stdin=theirs,
-        stdout=theirs,
+        stdout=theirs if out is None else out,
         stderr=theirs,
         cwd=cwd,
         env={**variables, "TERM": "xterm"},

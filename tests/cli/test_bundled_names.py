@@ -9,9 +9,8 @@ import typer
 
 from bnncert.cli.bundled_names import model_file, point_source, points_source
 from bnncert.errors import InputError
-from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.model.formats.inputs import read_array
-from bnncert.model.loading import load
+from bnncert.model.loading import load, load_demo_images, load_demo_network
 
 
 @pytest.mark.parametrize("which", ["sparse", "dense"])

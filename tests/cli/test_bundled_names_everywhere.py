@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bnncert.model.bundled import load_demo_network
+from bnncert.model.loading import load_demo_network
 from tests.cli.diamond import Run
 
 SMALL = ("--radius", "0.1px", "--method", "interval")
@@ -40,7 +40,7 @@ def test_commands(words: tuple[str, ...], run: Run) -> None:
 
 def test_converted_and_checked(run: Run) -> None:
     assert load_demo_network("dense").content_hash in run("convert", "demo:dense", "c.npz").out
-    asked = ("--radius", "0.1px", "--targets", "3", "--certificate", "p.bnncert")
+    asked = ("--radius", "0.1px", "--rivals", "3", "--certificate", "p.bnncert")
     assert run("verify", "demo:sparse", "demo:0", *asked).code == 0
     assert run("check", "p.bnncert", "--model", "demo:sparse").code == 0
     assert run("check", "p.bnncert", "--model", "demo:dense").code == 1
@@ -91,14 +91,14 @@ def test_names_of_nothing(words: tuple[str, ...], message: str, run: Run) -> Non
 
 @pytest.mark.parametrize("command", ["verify", "bound"])
 def test_several_targets(command: str, run: Run) -> None:
-    answer = run(command, "demo:sparse", "demo:0", *SMALL, "--targets", "3,1", "--json", "a.json")
+    answer = run(command, "demo:sparse", "demo:0", *SMALL, "--rivals", "3,1", "--json", "a.json")
     assert (answer.code, answer.err) == (0, "")
     targets = json.loads(Path("a.json").read_text())["targets"]
     assert [t["rival"] for t in targets] == [1, 3]
 
 
 def test_several_targets_in_searches_and_runs(run: Run) -> None:
-    two = ("--targets", "1,2", "--method", "interval")
+    two = ("--rivals", "1,2", "--method", "interval")
     assert run("radius", "demo:sparse", "demo:0", *two, "--max", "0.001").code == 0
     exact = ("radius", "demo:sparse", "demo:0", *two, "--exact", "--norm", "l0", "--max", "1")
     assert run(*exact, "--json", "a.json").code == 0
@@ -106,16 +106,16 @@ def test_several_targets_in_searches_and_runs(run: Run) -> None:
     asked = ("--data", "demo", "--count", "3", "--radius", "0.1px", "--out", "r.sqlite")
     answer = run("run", "demo:sparse", *asked, *two, "--timeout", "none")
     # Two of the first three images have these classes.
-    assert "note: 2 input(s) of class 1 or 2, the target itself, left out" in answer.out
+    assert "note: 2 input(s) of class 1 or 2, the rival itself, left out" in answer.out
     Path("plan.yaml").write_text(
         "networks: [{name: n, file: demo:sparse}]\ndata: {file: demo, count: 3}\nradii: [0.1px]\n"
-        "methods: [interval]\ntargets: [2, 1]\n"
+        "methods: [interval]\nrivals: [2, 1]\n"
     )
     again = run("experiment", "plan.yaml", "--dry-run", "--out", "r.sqlite")
     assert "1 instances, 1 in r.sqlite already" in again.out
     Path("plan.yaml").write_text(Path("plan.yaml").read_text().replace("[2, 1]", "[2, 2]"))
     wrong = run("experiment", "plan.yaml", "--dry-run")
-    assert wrong.code == 2 and "plan.yaml:5: targets name class 2 twice" in wrong.err
+    assert wrong.code == 2 and "plan.yaml:5: rivals name class 2 twice" in wrong.err
     page = run("report", "r.sqlite", "-o", "r.html")
     assert page.code == 0 and "Classes 1, 2 only" in Path("r.html").read_text()
 
@@ -123,21 +123,21 @@ def test_several_targets_in_searches_and_runs(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1,7", "target 7 is the label itself"),
-        ("1,10", "target is 10; the network has classes 0 to 9"),
-        ("1,1", "--targets is '1,1': targets name class 1 twice"),
-        ("1,", "--targets is '1,'; expected all, runner-up, or classes as in 3 or 1,2"),
-        ("1,all", "--targets is '1,all'; expected all"),
+        ("1,7", "rival 7 is the label itself"),
+        ("1,10", "rival is 10; the network has classes 0 to 9"),
+        ("1,1", "--rivals is '1,1': rivals name class 1 twice"),
+        ("1,", "--rivals is '1,'; expected all, runner-up, or classes as in 3 or 1,2"),
+        ("1,all", "--rivals is '1,all'; expected all"),
     ],
 )
 def test_wrong_targets(text: str, message: str, run: Run) -> None:
-    answer = run("verify", "demo:sparse", "demo:0", *SMALL, "--targets", text)
+    answer = run("verify", "demo:sparse", "demo:0", *SMALL, "--rivals", text)
     assert answer.code == 2 and answer.err.count("\n") == 1
     assert message in answer.err
 
 
 def test_a_certificate_of_several_targets_states_them(run: Run) -> None:
-    asked = ("--radius", "0.1px", "--targets", "1,2", "--certificate", "p.bnncert")
+    asked = ("--radius", "0.1px", "--rivals", "1,2", "--certificate", "p.bnncert")
     assert run("verify", "demo:sparse", "demo:0", *asked).code == 0
     answer = run("check", "p.bnncert", "--model", "demo:sparse")
     assert answer.code == 0 and "all other classes" not in answer.out

@@ -61,7 +61,7 @@ def test_the_l0_ball_and_the_label(folder: Path, run: Run) -> None:
         ((*GRID, "--confidence", "2"), ("confidence is 2",)),
         ((*GRID, "--seed", "-1"), ("seed is -1",)),
         ((*GRID, "--label", "9"), ("label is 9",)),
-        ((*GRID, "--targets", "9"), ("target is 9",)),
+        ((*GRID, "--rivals", "9"), ("rival is 9",)),
         ((*GRID, "--within", "1"), ("--within belongs to --norm l0",)),
         ((*GRID, "--clip", "5", "6"), ("empty",)),
         (("--radius", "0.001", "--grid", "0.7"), ("empty",)),
@@ -96,6 +96,7 @@ def test_ctrl_c_prints_what_is_known(
     assert "the search is not finished" in answer.out
     tree = json.loads((folder / "b.json").read_text())
     assert (tree["lower"], tree["upper"], tree["exact"]) == ("1", "25", False)
+    assert tree["interrupted"] is True
 
 
 def test_a_results_file_has_the_count(folder: Path, run: Run) -> None:

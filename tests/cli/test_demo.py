@@ -13,7 +13,7 @@ from rich.console import Console
 from bnncert import InputError
 from bnncert.cli import demo
 from bnncert.cli.demo import run_demo
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import DemoData, load_demo_images, load_demo_network
 
 
 @pytest.fixture
@@ -111,9 +111,9 @@ def test_a_misclassified_image_is_called_so() -> None:
     data = load_demo_images()
     wrong = int(load_demo_network().classify(data.point(8))[0])
     assert wrong != data.labels[8]
-    data = demo.DemoData(data.pixels[8:9], data.labels[8:9])
+    data = DemoData(data.pixels[8:9], data.labels[8:9])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "load_demo_images", lambda: data)
+        patch.setattr("bnncert.model.loading.load_demo_images", lambda: data)
         text = recorded(1, 0.0, "sparse")
     assert "misclassified" in text
     assert "0 robust, 0 not robust, 1 misclassified, 0 undecided of 1" in text

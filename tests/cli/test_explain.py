@@ -10,9 +10,9 @@ import pytest
 
 import bnncert
 from bnncert.engine.answer import Interrupted
-from bnncert.model.bundled import load_demo_images, load_demo_network
 from bnncert.model.formats.images import read_png
-from bnncert.questions.explain.explanation_search import Search
+from bnncert.model.loading import load_demo_images, load_demo_network
+from bnncert.questions.explain.explanation_search import ExplanationSearch
 from tests.cli.diamond import Run
 
 
@@ -147,13 +147,13 @@ def test_a_single_score_is_refused(run: Run, folder: Path) -> None:
 def test_ctrl_c_leaves_a_sufficient_set(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(search: Search, order: object) -> None:
+    def stop(search: ExplanationSearch, order: object) -> None:
         raise KeyboardInterrupt
 
     def leave(code: int) -> None:
         raise SystemExit(code)
 
-    monkeypatch.setattr(Search, "_grow", stop)
+    monkeypatch.setattr(ExplanationSearch, "_grow", stop)
     monkeypatch.setattr("os._exit", leave)
     done = run("explain", "net.npz", "x.npy", "--json", "a.json", "--certificate", "a.cert")
     assert done.code == 130

@@ -15,7 +15,7 @@ import bnncert
 from bnncert.engine.answer import Interrupted
 from bnncert.kernel import check
 from bnncert.kernel.rules.fault_questions import FaultScope
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.questions.faults import fault_search
 from bnncert.questions.faults.faults_answer import FaultsResult
 from tests.cli.diamond import POINT, Run, assert_one_line
@@ -61,7 +61,7 @@ def test_a_class_that_differs_without_faults(folder: Path, run: Run) -> None:
         (("--radius", "-1"), ("--radius",)),
         (("--question-timeout", "0"), ("question timeout",)),
         (("--method", "unheard-of"), ("unheard-of",)),
-        (("--targets", "9"), ("target is 9",)),
+        (("--rivals", "9"), ("rival is 9",)),
         (("--clip", "5", "6"), ("empty",)),
     ],
 )

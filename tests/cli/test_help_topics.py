@@ -73,3 +73,10 @@ def test_the_examples_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run:
             continue
         assert (answer.code, answer.err) == (0, ""), entry.name
     assert Path("proof.bnncert").exists() and Path("report.html").exists()
+
+
+def test_the_options_are_few() -> None:
+    """The flags of `supports` are those of the standard, and are not counted."""
+    names = [entry.name.replace("_", "-") for entry in ENTRIES if entry.name != "supports"]
+    parameters = [p for name in names for p in _imported(name).params]
+    assert len({p.opts[-1] for p in parameters if p.param_type_name == "option"}) <= 75

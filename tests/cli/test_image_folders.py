@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bnncert.model.bundled import load_demo_images
+from bnncert.model.loading import load_demo_images
 from tests.cli.diamond import Run
 
 #: Bundled images in the folder, and the mode in which each is stored.
@@ -47,7 +47,10 @@ def test_verify_prints_a_line_for_each_image_and_a_total(images: Path, run: Run)
     limit = "time limit 60 s for each image (--timeout none lifts it)"
     assert title.endswith(f"; labels: images/labels.csv; {limit}")
     assert [line.split()[0] for line in lines] == ["0.png", "1.png", "8.png", "10.png"]
-    assert re.fullmatch(r"0\.png   label 7  robust +margin at least 171\.8  \d+\.\d\d s", lines[0])
+    line = re.fullmatch(r"0\.png   label 7  robust +margin at least (\S+)  \d+\.\d\d s", lines[0])
+    assert line is not None
+    alone = run("verify", "demo:sparse", "images/0.png", "--label", "7", "--radius", "0.25px")
+    assert f"margin at least {line[1]}\n" in alone.out
     assert re.fullmatch(r"8\.png   label 5  misclassified +class 6, margin -19.*", lines[2])
     assert total.startswith("3 robust, 0 not robust, 1 misclassified, 0 undecided of 4 in ")
     tree = json.loads((images.parent / "all.json").read_text())
@@ -57,9 +60,9 @@ def test_verify_prints_a_line_for_each_image_and_a_total(images: Path, run: Run)
 
 def test_some_rivals_are_asked_about_as_in_a_run(images: Path, run: Run) -> None:
     ask = ("verify", "demo:sparse", "images", "--radius", "0.25px", "--method", "interval")
-    answer = run(*ask, "--targets", "7")
+    answer = run(*ask, "--rivals", "7")
     assert (answer.code, answer.err) == (0, "")
-    assert "note: 1 input(s) of class 7, the target itself, left out" in answer.out
+    assert "note: 1 input(s) of class 7, the rival itself, left out" in answer.out
     lines = answer.out.splitlines()[-4:]
     assert [line.split()[0] for line in lines[:3]] == ["1.png", "8.png", "10.png"]
     assert "8.png   label 5  misclassified  class 6, margin -19" in lines[1]
@@ -69,7 +72,7 @@ def test_some_rivals_are_asked_about_as_in_a_run(images: Path, run: Run) -> None
 
 
 def test_one_image_of_a_folder_is_the_same_question(images: Path, run: Run) -> None:
-    asked = ("--radius", "0.25px", "--targets", "3")
+    asked = ("--radius", "0.25px", "--rivals", "3")
     by_index = run("verify", "demo:sparse", "images", "--index", "1", *asked)
     by_name = run("verify", "demo:sparse", "images/1.png", "--label", "2", *asked)
     bundled = run("verify", "demo:sparse", "demo:1", *asked)
@@ -169,7 +172,7 @@ def test_the_answers_before_an_interrupt_are_in_the_json(
 ) -> None:
     place, name = {
         "verify": ("bnncert.results.instance", "verify"),
-        "radius": ("bnncert.cli.radius", "radius_api"),
+        "radius": ("bnncert.questions.radius.radius", "radius"),
     }[command]
     module = importlib.import_module(place)
     ask, asked = getattr(module, name), []
@@ -183,7 +186,11 @@ def test_the_answers_before_an_interrupt_are_in_the_json(
     monkeypatch.setattr(module, name, interrupted)
     # The process ends at once after Ctrl-C.
     monkeypatch.setattr("bnncert.cli.program._end_interrupted", lambda: sys.exit(130))
-    limits = {"verify": ("--radius", "0.25px"), "radius": ("--max", "0.25px")}[command]
+    # Without a batch: `sample` does not begin with intervals.
+    limits = {
+        "verify": ("--radius", "0.25px", "--method", "sample"),
+        "radius": ("--max", "0.25px"),
+    }[command]
     answer = run(command, "demo:sparse", "images", *limits, "--json", "all.json")
     assert answer.code == 130
     assert "(interrupted after 2 of 4 images)" in answer.out

@@ -15,7 +15,7 @@ import pytest
 
 import bnncert
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods import base
+from bnncert.engine.presolve import pipeline
 from bnncert.engine.verdict import Result, TargetResult, best_of
 from bnncert.regions import Ball
 from tests.cli.diamond import DATA, DIAMOND, HARD, environment
@@ -88,6 +88,32 @@ def test_while_the_command_is_imported_it_is_one_line_too() -> None:
     interrupt(process)
 
 
+def test_an_interrupt_that_a_destructor_loses_is_raised_again() -> None:
+    script = (
+        "import signal, sys, time, weakref\n"
+        "class Thing: pass\n"
+        "def lose(_): signal.raise_signal(signal.SIGINT)\n"
+        "def slow():\n"
+        "    thing = Thing()\n"
+        "    known = weakref.ref(thing, lose)\n"
+        "    del thing\n"
+        "    time.sleep(20)\n"
+        "import bnncert.cli.program as program\n"
+        "program.main = slow\n" + START
+    )
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "bnncert: interrupted\n")
+    assert time.monotonic() - started < 15
+
+
 def test_while_the_arguments_are_read_it_is_one_line_too() -> None:
     # Not in a command yet: typer makes this an exit code of its own.
     script = (
@@ -136,7 +162,7 @@ def stuck(*arguments):
     + START
 )
 IN_RELAXATION = (
-    "from bnncert.engine.methods import proof_stages\nproof_stages.bound_problem = stuck\n"
+    "from bnncert.engine.methods import reduced_sdp\nreduced_sdp.bound_problem = stuck\n"
 )
 HALF_PIXEL = (
     str(DATA / "mnist_sparse.npz"),
@@ -202,15 +228,15 @@ def test_the_exception_has_what_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(base, "presolve", interrupted)
+    monkeypatch.setattr(pipeline, "presolve", interrupted)
     with pytest.raises(Interrupted) as caught:
-        bnncert.verify(net, ball, label)
+        bnncert.verify(net, ball, label, method="bab")
     result = caught.value.answer
     assert isinstance(result, Result)
     assert [t.rival for t in result.targets] == [k for k in range(3) if k != label]
     assert {t.status for t in result.targets} == {"unknown"}
     with pytest.raises(Interrupted) as stopped:
-        bnncert.radius(net, ball, label, maximum=2.0)
+        bnncert.radius(net, ball, label, maximum=2.0, method="bab")
     assert (stopped.value.answer.lower, stopped.value.answer.calls) == (-np.inf, 0)
 
 
@@ -260,8 +286,10 @@ def test_processes_that_search_subtrees_end_with_the_command(tmp_path: Path) -> 
 @pytest.mark.parametrize("command", ["run", "experiment"])
 def test_workers_do_not_hear_it_even_while_they_start(tmp_path: Path, command: str) -> None:
     write_files(tmp_path, CONFIG)
+    data = ("net.npz", "--data", "data.npz", "--radius", "0.3", "--out", "r.sqlite")
     words = {
-        "run": ("run", "net.npz", "--data", "data.npz", "--radius", "0.3", "--out", "r.sqlite"),
+        # Without a batch, which would answer everything before there are workers.
+        "run": ("run", *data, "--method", "sample"),
         "experiment": ("experiment", "tiny.json"),
     }[command]
     process = start(START, *words, "--processes", "2", cwd=tmp_path)

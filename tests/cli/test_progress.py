@@ -12,7 +12,7 @@ import pytest
 from bnncert.cli import progress
 from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.progress import LiveLine
-from tests.cli.diamond import HARD, Run, command
+from tests.cli.diamond import HARD, Run, command, read_json
 from tests.cli.pseudo_terminal import on_terminal, screen
 
 
@@ -113,3 +113,22 @@ def test_training_leaves_one_line_for_each_epoch_on_a_terminal(
     assert all("  loss 0.2500  accuracy 90.00 %" in line for line in epochs)
     assert lines[-1] == "the end"
     assert "left" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("explain", "net.npz", "x.npy"),
+        ("verify", "net.npz", "x.npy", "--radius", "0.1"),
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_json_for_a_file_is_not_written_to_the_terminal(
+    folder: Path, asked: tuple[str, ...]
+) -> None:
+    """A live line redirects the standard output to the terminal while it is shown."""
+    with (folder / "out.json").open("wb") as file:
+        shown = on_terminal(*asked, "--json", "-", cwd=folder, out=file.fileno())
+    assert shown.code == 0
+    assert "status" in read_json(folder / "out.json")
+    assert '"status"' not in shown.raw

@@ -29,7 +29,7 @@ def refused(run: Run, *words: str) -> str:
     ("name", "head"), [("bnncert.toml", ""), ("pyproject.toml", "[tool.bnncert]\n")]
 )
 def test_the_command_line_wins(folder: Path, run: Run, name: str, head: str) -> None:
-    write(f'{head}radius = 0.25\nmethod = "interval"\ntargets = [1, 2]\nseed = 5\n', name)
+    write(f'{head}radius = 0.25\nmethod = "interval"\nrivals = [1, 2]\nseed = 5\n', name)
     answer = run(*ASKED, "--json", "a.json", "--seed", "6")
     assert (answer.code, answer.err) == (0, "")
     tree = read_json(folder / "a.json")
@@ -93,7 +93,7 @@ def test_mistakes_name_the_file_and_the_key(
     [
         ('radius = "wide"', "radius is 'wide'; expected finite numbers >= 0"),
         ('[verify]\nradius = "wide"', "radius is 'wide'; expected finite numbers >= 0"),
-        ('radius = 0.1\ntargets = "none"', "targets is 'none'; expected all, runner-up, or"),
+        ('radius = 0.1\nrivals = "none"', "rivals is 'none'; expected all, runner-up, or"),
         ("radius = 0.1\nseed = -3", "seed is -3; expected an integer >= 0"),
     ],
 )

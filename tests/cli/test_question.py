@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.diamond import DIAMOND, Run, read_json, write_network
-from tests.in_process import Outcome, command_line
+from tests.cli.diamond import Run, read_json
+from tests.in_process import Outcome
 
 #: Each command with the radius that it needs.
 ASKING = {
@@ -23,18 +23,10 @@ TRUE_CLASSES = np.array([0, 2, 1])
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.setenv("COLUMNS", "120")
-    return command_line(monkeypatch, capfd)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_network(tmp_path / "net.npz", DIAMOND, input_lo=-2.0, input_hi=2.0)
-    np.save(tmp_path / "batch.npy", POINTS)
-    np.save(tmp_path / "one.npy", POINTS[:1])
-    return tmp_path
+def folder(folder: Path) -> Path:
+    np.save(folder / "batch.npy", POINTS)
+    np.save(folder / "one.npy", POINTS[:1])
+    return folder
 
 
 def one_line(outcome: Outcome) -> str:

@@ -58,7 +58,7 @@ def test_answers_of_the_functions_are_read_by_the_report(question: CommandQuesti
 
 def test_the_same_question_has_one_answer(question: CommandQuestion) -> None:
     path, tree = Path("r.sqlite"), ANSWER
-    for asked in (question, question, replace(question, label=1), replace(question, targets=(1,))):
+    for asked in (question, question, replace(question, label=1), replace(question, rivals=(1,))):
         Recording(path, "count", asked, "a ball", {}).add(tree)
     smaller = read_question(
         question.network, PointOptions(input_="x.npy"), BallShape("linf", "0.125"), ScalingOptions()

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import bnncert
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.report.picture import CounterexampleFile
 from tests.cli.diamond import Run, assert_one_line, read_json
 

@@ -113,7 +113,7 @@ def test_run_and_report_take_shapes(folder: Path, run: Run) -> None:
 
 
 def test_run_checks_the_image_itself_if_only_some_classes_count(folder: Path, run: Run) -> None:
-    points = ("--data", "x.npy", "--out", "r.sqlite", "--targets", "runner-up")
+    points = ("--data", "x.npy", "--out", "r.sqlite", "--rivals", "runner-up")
     for norm, radius in (
         ("brightness", "1px"),
         ("contrast", "0.5"),

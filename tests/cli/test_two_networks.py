@@ -147,11 +147,11 @@ def test_ctrl_c_prints_and_writes_what_is_known(
     def interrupted(*_: object, **__: object) -> None:
         raise Interrupted(NetworkComparison("unknown", "", "the data box", (), (), 0.5))
 
-    monkeypatch.setattr("bnncert.cli.compare.compare_networks", interrupted)
+    monkeypatch.setattr("bnncert.questions.compare.compare.compare", interrupted)
     # Ctrl-C ends the process without an exception.
     monkeypatch.setattr("bnncert.cli.program._end_interrupted", lambda: sys.exit(130))
     answer = run("compare", "net.npz", "changed.npz", "--json", "d.json")
     assert answer.code == 130
-    assert "interrupted: the comparison is not finished" in answer.out
+    assert "interrupted after 0.50 s: the search is not finished" in answer.out
     assert "unknown: no difference found on the data box" in answer.out
     assert read_json(pair / "d.json")["interrupted"] is True

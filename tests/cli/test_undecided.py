@@ -14,7 +14,7 @@ from bnncert.cli.undecided import _hardest, certified_by_intervals
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import REGISTRY
 from bnncert.engine.verdict import TargetResult
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.regions.radii import RadiusUnit
 from tests.cli.diamond import POINT, Run, query
 
@@ -51,7 +51,7 @@ def test_after_a_time_out_more_time_is_recommended(folder: Path, run: Run) -> No
 
 
 def test_the_bounds_of_the_only_open_class_are_shown(folder: Path, run: Run) -> None:
-    answer = run("verify", "net.npz", *POINT, "--radius", "0.6", "--method", "lp", "--targets", "2")
+    answer = run("verify", "net.npz", *POINT, "--radius", "0.6", "--method", "lp", "--rivals", "2")
     # Both scores of class 2 are -1.5 at worst; the linear relaxation is no better.
     assert "open: class 2, margin at least -1.5; open neurons per layer: 2 of 2" in answer.out
 

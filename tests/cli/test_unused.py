@@ -6,7 +6,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 
 from bnncert.cli.unused import OPTION_FIELDS
@@ -15,30 +14,16 @@ from bnncert.engine.methods import REGISTRY, Context, Method, Options
 from bnncert.engine.replay import Replayer
 from bnncert.problem import robustness
 from bnncert.regions import Ball
-from tests.cli.diamond import DECLARATIONS, DIAMOND, NOT_CLASS_0, Run, write_network
+from tests.cli.diamond import DIAMOND, Run, query
 from tests.cli.test_question import one_line
-from tests.in_process import command_line
 
 BALL = ("--input", "x.npy", "--radius", "0.1")
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.setenv("COLUMNS", "120")
-    return command_line(monkeypatch, capfd)
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_network(tmp_path / "net.npz", DIAMOND, input_lo=-2.0, input_hi=2.0)
-    np.save(tmp_path / "x.npy", np.array([1.0, 0.0]))
-    box = "".join(
-        f"(assert (>= X_{i} {lo}))\n(assert (<= X_{i} {hi}))\n"
-        for i, (lo, hi) in enumerate((("0.9", "1.1"), ("-0.1", "0.1")))
-    )
-    (tmp_path / "query.vnnlib").write_text(DECLARATIONS + box + NOT_CLASS_0)
-    return tmp_path
+def folder(folder: Path) -> Path:
+    (folder / "query.vnnlib").write_text(query("0.1"))
+    return folder
 
 
 # --- methods ---------------------------------------------------------------------------------
@@ -130,7 +115,7 @@ def test_every_option_of_the_commands_belongs_to_some_method() -> None:
 
 BESIDE_QUERY = (
     *(("--norm", "l2"), ("--radius", "0.1"), ("--input", "x.npy"), ("--label", "0")),
-    *(("--index", "0"), ("--targets", "1"), ("--ties", "robust")),
+    *(("--index", "0"), ("--rivals", "1"), ("--ties", "robust")),
 )
 
 

@@ -21,7 +21,7 @@ from PIL import Image
 
 import bnncert
 from bnncert.engine.verdict import Result
-from bnncert.model.bundled import load_demo_images
+from bnncert.model.loading import load_demo_images
 from tests.brute_force import TinyNetwork
 from tests.cli.diamond import (
     DIAMOND,
@@ -39,7 +39,7 @@ from tests.cli.diamond import (
 
 
 def test_bundled_networks_and_images_have_names(run: Run) -> None:
-    answer = run("verify", "demo:sparse", "demo:0", "--radius", "0.1px", "--targets", "3")
+    answer = run("verify", "demo:sparse", "demo:0", "--radius", "0.1px", "--rivals", "3")
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.splitlines()[-1].startswith("robust in ")
     wrong = run("verify", "demo:other", "demo:0", "--radius", "0.1px")
@@ -89,7 +89,7 @@ def test_the_distance_to_the_border_depends_on_the_norm(
 
 
 @pytest.mark.parametrize(
-    ("targets", "status", "rivals"),
+    ("named", "status", "rivals"),
     [
         ("all", "not_robust", [1, 2]),
         ("1", "not_robust", [1]),
@@ -97,13 +97,13 @@ def test_the_distance_to_the_border_depends_on_the_norm(
         ("runner-up", "robust", [2]),
     ],
 )
-def test_targets_choose_the_rivals(
-    folder: Path, run: Run, targets: str, status: str, rivals: list[int]
+def test_rivals_are_chosen(
+    folder: Path, run: Run, named: str, status: str, rivals: list[int]
 ) -> None:
     # Around (1, -1/2) only h0 can flip within 1/2: class 1 wins there, class 2 never does.  The
     # scores at the centre are 3, 0, 0.5, so the runner-up is class 2.
     np.save(folder / "low.npy", np.array([1.0, -0.5]))
-    question = ("--input", "low.npy", "--radius", "0.5", "--targets", targets)
+    question = ("--input", "low.npy", "--radius", "0.5", "--rivals", named)
     assert run("verify", "net.npz", *question, "--json", "out.json").code == 0
     tree = read_json(folder / "out.json")
     assert tree["status"] == status
@@ -118,7 +118,7 @@ def test_targets_choose_the_rivals(
 def test_sign_zero_decides_when_the_border_is_only_touched(
     folder: Path, run: Run, method: str, sign_zero: str, status: str, norm: str, radius: str
 ) -> None:
-    question = ("--input", "x.npy", "--norm", norm, "--radius", radius, "--targets", "1")
+    question = ("--input", "x.npy", "--norm", norm, "--radius", radius, "--rivals", "1")
     settings = ("--sign-zero", sign_zero, "--method", method, "--json", "out.json")
     assert run("verify", "net.npz", *question, *settings).code == 0
     tree = read_json(folder / "out.json")
@@ -130,7 +130,7 @@ def test_sign_zero_decides_when_the_border_is_only_touched(
 
 @pytest.mark.parametrize(("ties", "status"), [("violation", "not_robust"), ("robust", "robust")])
 def test_an_equal_score_counts_as_ties_says(folder: Path, run: Run, ties: str, status: str) -> None:
-    question = ("--input", "x.npy", "--radius", "0.6", "--targets", "1", "--ties", ties)
+    question = ("--input", "x.npy", "--radius", "0.6", "--rivals", "1", "--ties", ties)
     assert run("verify", "tied.npz", *question, "--json", "out.json").code == 0
     tree = read_json(folder / "out.json")
     assert tree["status"] == status
@@ -159,7 +159,7 @@ def test_clip_replaces_the_data_box(folder: Path, run: Run) -> None:
     assert tree["status"] == "not_robust"
     assert_replays(tree, DIAMOND, 2)
     assert (
-        run("verify", "net.npz", *question, "--targets", "1")
+        run("verify", "net.npz", *question, "--rivals", "1")
         .out.splitlines()[-1]
         .startswith("robust in")
     )
@@ -190,7 +190,7 @@ def test_json_holds_what_the_terminal_shows(folder: Path, run: Run) -> None:
 
 
 def test_json_on_stdout_is_all_of_stdout(folder: Path) -> None:
-    question = ("--input", "x.npy", "--radius", "0.6", "--targets", "1", "--json", "-")
+    question = ("--input", "x.npy", "--radius", "0.6", "--rivals", "1", "--json", "-")
     answer = command("verify", "net.npz", *question, cwd=folder)
     assert answer.code == 0
     tree = json.loads(answer.out)
@@ -312,8 +312,10 @@ def long_runs() -> Iterator[dict[str, subprocess.Popen[str]]]:
     """Start runs that would last for minutes, and return once their real work has begun."""
     script = (
         "import signal, sys\n"
-        "import bnncert.cli.verify\n"
+        "import bnncert.cli.result_views, bnncert.questions.verify, bnncert.report.tables\n"
         "from bnncert.cli.program import main\n"
+        "from bnncert.engine.methods import REGISTRY\n"
+        "REGISTRY.all()\n"
         # A parent may have told its children to ignore Ctrl-C.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('ready', flush=True)\n"
@@ -369,7 +371,7 @@ def test_the_number_of_processes_reaches_the_methods(
         seen.append(options.processes)
         return ask(*arguments, options=options, **others)
 
-    monkeypatch.setattr("bnncert.cli.verify.verify_api", verify)
+    monkeypatch.setattr("bnncert.questions.verify.verify", verify)
     assert run("verify", "net.npz", "x.npy", "--radius", "0.1", *given).code == 0
     assert seen == [processes]
 

@@ -71,7 +71,12 @@ def test_a_process_that_may_use_one_core_counts_one() -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked")
-def test_an_interrupt_that_another_thread_takes_is_held_back() -> None:
+def test_an_interrupt_that_another_thread_takes_is_held_back(
+    request: pytest.FixtureRequest,
+) -> None:
+    # A shell starts the commands of its background with Ctrl-C ignored.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, inherited))
     over, reached = threading.Event(), []
     other = threading.Thread(target=over.wait)
 

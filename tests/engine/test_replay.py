@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -19,6 +19,7 @@ from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.problem import from_vnnlib, robustness
 from bnncert.problem.vnnlib import parse_vnnlib
 from tests.brute_force import TinyNetwork
+from tests.strategies import few
 
 #: h = (sign(x0 + x1), sign(x0 - x1)); class 0 wins where h = (+,+), class 1 where h = (-,+).
 DIAMOND = TinyNetwork(
@@ -138,7 +139,7 @@ def test_a_point_where_floating_point_is_wrong_is_judged_exactly(
     ulps=st.integers(-3, 3),
     sign_zero=st.sampled_from(["plus", "minus"]),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@few(60)
 def test_thresholds_within_rounding_of_the_point_are_judged_exactly(
     seed: int, ulps: int, sign_zero: str
 ) -> None:

@@ -199,10 +199,12 @@ def deep_splits() -> Bomb:
     )
 
 
-def wide(neurons: int, kinds: list[int], lo: float = 0.0, **arrays: Any) -> Bomb:
-    """Return a count in which one input has four million values, and the others have one."""
+def wide(
+    neurons: int, kinds: list[int], lo: float = 0.0, values: int = 2**22 - 30, **arrays: Any
+) -> Bomb:
+    """Return a count in which one input has up to four million values, and the others have one."""
     hi = np.full(20, lo)
-    hi[0] += 2**22 - 30
+    hi[0] += values
     return count(random_network(20, neurons, 10), BOX, kinds, **ON_GRID, lo=lo, hi=hi, **arrays)
 
 
@@ -244,18 +246,18 @@ COUNTS: Bombs = {
         split_at=[2**22 - 31 - k for k in range(60)],
     ),
     "deep_splits": deep_splits,
-    # Leaves with four million alternatives and many open neurons, and with 2^3000 cells.
-    "wide_leaf": lambda: wide(500, [3], lo=-(2.0**21)),
+    # Leaves with half a million alternatives and many open neurons, and with 2^3000 cells.
+    "wide_leaf": lambda: wide(500, [3], lo=-(2.0**18), values=2**19),
     "deep_leaf": lambda: count(random_network(3000, 200, 10), BOX, [3], **ON_GRID, lo=0, hi=1),
     "narrow_leaf": lambda: count(random_network(3000, 1, 10), BOX, [3], **ON_GRID, lo=0, hi=1),
     # Leaves of L0 balls: inputs of 256 values, three of which change; many changes; many values.
     "changed_leaf": lambda: l0(random_network(784, 50, 10), 3, [3], 255),
     "changed_far": lambda: l0(random_network(784, 50, 10), 784, [3], 1),
-    "changed_wide": lambda: l0(random_network(20, 500, 10), 1, [3], 2**21 * np.eye(20)[0]),
+    "changed_wide": lambda: l0(random_network(20, 500, 10), 1, [3], 2**19 * np.eye(20)[0]),
     # Inputs with equal weights as one item, in pairs, and without a budget.
     "merged_changes": lambda: l0(equal_columns(784), 784, [5, 0], 255, **merged(784, [0] * 784)),
     "merged_pairs": lambda: l0(
-        equal_columns(784), 784, [5, 0], 5000, **merged(784, np.arange(784) // 2)
+        equal_columns(784), 784, [5, 0], 700, **merged(784, np.arange(784) // 2)
     ),
     "merged_values": lambda: count(
         equal_columns(3000), BOX, [5, 0], **ON_GRID, lo=0, hi=300, **merged(3000, [0] * 3000)

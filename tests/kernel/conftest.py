@@ -19,6 +19,7 @@ from tests.kernel.claims import SEEDS, answer, example, pack, robust_problem, un
 from tests.kernel.eliminations import eliminated
 from tests.kernel.input_cuts import certified, crossing
 from tests.kernel.pattern_trees import by_hand, one_by_one, robust_tree
+from tests.kernel.refutations import refuted
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +88,8 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Valid]:
         made[f"enumerated {name}"] = Valid(tiny, problem.network, sections)
     tiny, sections = eliminated(path)
     made["elimination"] = Valid(tiny, tiny.build(), sections)
+    tiny, sections = refuted(path)
+    made["refutation"] = Valid(tiny, tiny.build(), sections)
     for name, seed, kind in (("input cuts", 247, "linf"), ("input cuts l2", 149, "l2")):
         tiny, region = crossing(seed, kind)
         problem, sections = certified(path, tiny, region)

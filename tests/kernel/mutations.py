@@ -404,6 +404,44 @@ def change_part(rng: Random, sections: Sections) -> None:
     return None
 
 
+def forge_refutation(rng: Random, sections: Sections) -> None:
+    """Claim robustness by random clauses for all targets, or some of them."""
+    fields = sections[0].fields
+    number = _targets(fields["property"])
+    fields["verdict"] = "robust"
+    sizes = [*rng.integers(1, 4, int(rng.integers(4))).tolist(), 0]
+    facts = [s for s in sections[1:] if s.name in FACTS and rng.integers(4)]
+    arrays = {"sizes": np.array(sizes), "literals": rng.integers(0, 24, sum(sizes))}
+    sections[1:] = [
+        *facts,
+        Section("refutation", {"targets": [k for k in range(number) if rng.integers(8)]}),
+        Section("lemmas", {}, arrays),
+    ]
+
+
+def change_lemma(rng: Random, sections: Sections) -> None:
+    """Remove, repeat, shorten or lengthen a clause of a refutation, consistently."""
+    section = _pick(rng, [s for s in sections if s.name == "lemmas"] or sections)
+    sizes, literals = section.arrays.get("sizes"), section.arrays.get("literals")
+    if section.name != "lemmas" or sizes is None or literals is None or not sizes.size:
+        return rearrange(rng, sections)
+    clauses = [p.tolist() for p in np.split(literals, np.cumsum(sizes.astype(int))[:-1])]
+    k, change = int(rng.integers(len(clauses))), int(rng.integers(5))
+    if change == 0:
+        del clauses[k]
+    elif change == 1:
+        clauses.insert(k, list(_pick(rng, clauses)))
+    elif change == 2 and clauses[k]:
+        clauses[k].pop(int(rng.integers(len(clauses[k]))))
+    elif change == 3 and clauses[k]:
+        clauses[k][int(rng.integers(len(clauses[k])))] ^= 1
+    else:
+        clauses[k].append(int(rng.integers(0, 24)))
+    section.arrays["sizes"] = np.array([len(c) for c in clauses], dtype=np.int64)
+    section.arrays["literals"] = np.array([v for c in clauses for v in c], dtype=np.int64)
+    return None
+
+
 def borrow(rng: Random, sections: Sections, others: Sequence[Sections]) -> None:
     """Take a section of another proof."""
     other = _pick(rng, list(others))
@@ -414,7 +452,7 @@ CHANGES: list[Callable[[Random, Sections], None]] = [
     *[change_number] * 6, rearrange, rearrange, drop_leaf, drop_clause, shuffle_sections,
     change_field, change_field, larger_region, change_claim, change_claim, smaller_region,
     turn_clauses, forge, forge, forge_branched, forge_branched, forge_patterns, forge_patterns,
-    forge_elimination, change_part,
+    forge_elimination, change_part, forge_refutation, change_lemma,
 ]  # fmt: skip
 
 

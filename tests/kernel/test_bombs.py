@@ -91,6 +91,17 @@ def clauses_of_trees(network: bnncert.Network) -> list[Section]:
     return [statement(network), target, *[Section("nodes", {}, arrays)] * 6]
 
 
+def lemmas(network: bnncert.Network) -> list[Section]:
+    """Clauses that are always true, in numbers."""
+    count = 2**21
+    arrays = {
+        "sizes": np.full(count, 2, dtype="|i1"),
+        "literals": np.tile(np.array([0, 1], dtype="|i1"), count),
+    }
+    head = Section("refutation", {"targets": [0]})
+    return [statement(network), head, *[Section("lemmas", {}, arrays)] * 6]
+
+
 def inequalities(network: bnncert.Network) -> list[Section]:
     """Coefficients of every size, which become integers of many digits."""
     count = 2**22 // network.inputs
@@ -124,6 +135,7 @@ BOMBS = {
     clauses_that_hold: "its clauses have more than 4194304 literals",
     clauses_that_fail: "a clause is not proved",
     clauses_of_trees: "its clauses have more than 4194304 literals",
+    lemmas: "a refutation has more than 33554432 literals",
     inequalities: "the inequalities have more than 524288 coefficients",
     targets: "a target is not proved",
     long_targets: "a target is not proved",

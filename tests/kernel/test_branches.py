@@ -22,7 +22,7 @@ from bnncert.kernel.space import read_space
 from bnncert.proofs.branch_proof import joined_trees, prove_by_branching
 from bnncert.proofs.writing import region_section
 from tests.brute_force import TinyNetwork
-from tests.every_mode import few
+from tests.strategies import few
 from tests.test_grid_against_brute_force import GridQuestion, grid_questions
 
 KINDS = ("linf", "l1", "l2", "l0", "box", "polytope")

@@ -20,10 +20,13 @@ pytest.importorskip("resource")
 
 #: MiB of address space that a check may take, seconds of its time limit, and seconds of the
 #: processor that it may need: the processor does not count what other programs take.
-MEMORY, LIMIT, CPU = 900, 2.0, 4.0
+MEMORY, LIMIT, CPU = 900, 0.5, 2.5
 
-#: Limits of files that need their memory late.
-LONGER = {"mergers": 40.0, "deep_splits": 40.0, "split_values": 40.0, "many_cuts": 40.0}
+#: Limits of files that reach their loop late, or need their memory late.
+LONGER = dict.fromkeys(("changed_leaf", "changed_far", "changed_wide", "wide_leaf"), 1.0)
+LONGER |= dict.fromkeys(("long_values", "merged_changes", "merged_pairs", "merged_values"), 2.0)
+LONGER |= {"long_place": 1.0, "buckets": 1.0, "many_points": 2.0}
+LONGER |= dict.fromkeys(("mergers", "deep_splits", "split_values", "many_cuts"), 40.0)
 
 CHILD = """
 import json, resource, sys, time

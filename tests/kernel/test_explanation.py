@@ -24,9 +24,9 @@ from tests.brute_force import (
     rival_target,
     scores_of,
 )
-from tests.every_mode import few
 from tests.kernel.claims import REFUSALS, accepted, pack, unpack
 from tests.random_questions import random_network
+from tests.strategies import few
 
 
 def drawn(

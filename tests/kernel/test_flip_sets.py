@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.kernel import flip_sets, patterns
-from bnncert.kernel.flip_sets import FlipClauses, FlipOrder, FlipSets, consistent
+from bnncert.kernel import flips, patterns
+from bnncert.kernel.flips import FlipClauses, FlipOrder, FlipSets, consistent
 from bnncert.kernel.geometry import Geometry
 from bnncert.kernel.patterns import Patterns
 from bnncert.kernel.section_reading import joined
@@ -38,8 +38,8 @@ def _loop_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "LOOP", 1)
     monkeypatch.setattr(patterns, "LOOP_TOGETHER", 1)
     # Calls end in the middle of a leaf.
-    monkeypatch.setattr(flip_sets, "CALL", 7)
-    monkeypatch.setattr(flip_sets, "FOUND", 2)
+    monkeypatch.setattr(flips, "CALL", 7)
+    monkeypatch.setattr(flips, "FOUND", 2)
 
 
 def patterns_of(problem: Problem) -> Patterns:
@@ -196,7 +196,7 @@ def test_functions_with_large_weights_are_bounded_from_below() -> None:
         parts = sets.reaching(base, rules, clauses, targets)
         found = {tuple(p.tolist()) for part in parts for p in part}
         assert {tuple(p.tolist()) for p in whole[values < limit]} <= found
-        step = np.ceil(np.abs(weights).max() / flip_sets.LARGEST_WEIGHT)
+        step = np.ceil(np.abs(weights).max() / flips.LARGEST_WEIGHT)
         far = values >= limit + (width + 2) * step
         assert not found & {tuple(p.tolist()) for p in whole[far]}
         exact += np.count_nonzero(values < limit)
@@ -247,10 +247,10 @@ def test_clauses_leave_out_the_sets_that_break_them() -> None:
         no_pairs = np.zeros((12, 12), dtype=np.float32)
         rules = FlipOrder.of(node, base, np.zeros(6), 0.0, no_pairs)
         made = FlipClauses.of(clauses, node, base, rules)
-        for flips in product((0, 1), repeat=5):
+        for flipped in product((0, 1), repeat=5):
             pattern = np.where(node, node, base)
-            pattern[rules.variables[np.flatnonzero(flips)]] *= -1
-            word = sum(bit << k for k, bit in enumerate(flips))
+            pattern[rules.variables[np.flatnonzero(flipped)]] *= -1
+            word = sum(bit << k for k, bit in enumerate(flipped))
             ends = np.any((made.flipped & ~word == 0) & (made.kept & word == 0))
             broken = any(np.all(pattern[c // 2] == 1 - 2 * (c % 2)) for c in literals)
             assert ends == broken

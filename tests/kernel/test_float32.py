@@ -74,7 +74,7 @@ def _network(
 def test_no_float32_execution_contradicts(tmp_path: Path, norm: str, scale: float) -> None:
     path, proved = tmp_path / "float32.cert", 0
     rng = np.random.default_rng(int(np.log2(scale)) + 40 + len(norm))
-    for _ in range(12):
+    for _ in range(8):
         network, weights, bias = _network(rng, scale)
         center = rng.standard_normal(12).astype(F).astype(np.float64)
         # Thresholds that the centre's sums nearly hit make rounding matter.

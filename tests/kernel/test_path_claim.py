@@ -19,10 +19,10 @@ from bnncert.problem import Ties, robustness
 from bnncert.proofs.claims import write_claim, write_path
 from bnncert.regions import ImagePath
 from tests.brute_force import is_reached, last_layers_at, rival_target, scores_of
-from tests.every_mode import few
 from tests.kernel.claim_changes import Values, with_other_arrays, with_other_details
 from tests.kernel.claims import pack, unpack
 from tests.questions.shapes.oracle import PathQuestion, all_places, image_at, path_questions
+from tests.strategies import few
 
 NET = bnncert.Network.from_arrays(
     [[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2, input_lo=-1, input_hi=1

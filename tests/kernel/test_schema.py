@@ -91,7 +91,7 @@ def test_real_certificates_fit(valid: dict[str, Valid], tmp_path: Path) -> None:
             assert fits(fields, SCHEMA), fields
             seen.add(fields["section"])
     proofs = {"clashes", "clauses", "branched", "target", "cuts", "nodes", "patterns", "tree"}
-    proofs |= {"elimination", "buckets"}
+    proofs |= {"elimination", "buckets", "refutation", "lemmas"}
     assert seen == {"statement", *proofs, "point", "end"}
 
 

@@ -12,9 +12,9 @@ from bnncert import kernel
 
 #: What a proof of robustness rests on, besides the format and the statement.
 KERNEL = (
-    "checker", "proof", "parts", "function", "geometry", "skeleton", "leaves", "flips",
-    "flip_sets", "flip_loop", "levels", "patterns", "sparse", "elimination",
-    "branches", "lattice", "input_cuts",
+    "checker", "proof", "function", "geometry", "skeleton", "leaves", "flips",
+    "flip_loop", "levels", "patterns", "sparse", "elimination", "branches", "input_cuts",
+    "refutation", "refutation_loop",
 )  # fmt: skip
 
 SOURCE = Path(kernel.__file__).parent.parent
@@ -33,9 +33,7 @@ TRUSTED = {
     "format": [
         SOURCE / "kernel" / f"{name}.py" for name in ("container", "section_reading", "budget")
     ],
-    "statement": [
-        SOURCE / "kernel" / f"{name}.py" for name in ("statement", "space", "grid_values")
-    ],
+    "statement": [SOURCE / "kernel" / f"{name}.py" for name in ("statement", "space")],
     "kernel": [SOURCE / "kernel" / f"{name}.py" for name in KERNEL],
     "counterexamples": [SOURCE / "kernel" / "counterexample.py"],
     "claims": [*(SOURCE / "kernel" / "claims").rglob("*.py")],
@@ -83,7 +81,7 @@ def size(path: Path) -> int:
 def test_every_file_of_the_kernel_can_be_read_in_one_go() -> None:
     sizes = {path.stem: size(path) for path in TRUSTED["kernel"]}
     assert max(sizes.values()) < 300, sizes
-    assert sum(sizes.values()) < 2520, sizes
+    assert sum(sizes.values()) < 2925, sizes
 
 
 def test_every_file_of_the_checker_is_in_one_part() -> None:

@@ -34,9 +34,9 @@ def line(sign_zero: str = "plus", **box: Any) -> bnncert.Network:
 def proved(path: Path, network: bnncert.Network, region: bnncert.Region, **settings: Any) -> Report:
     """Write a proof that class 0 wins, and check it."""
     options = {k: settings.pop(k) for k in ("arithmetic", "sign_zero") if k in settings}
-    targets, ties = settings.get("targets", "all"), settings.get("ties", "violation")
+    rivals, ties = settings.get("rivals", "all"), settings.get("ties", "violation")
     stated = network.with_sign_zero(options["sign_zero"]) if "sign_zero" in options else network
-    write_proof(path, robustness(stated, region, 0, targets, ties), stated, **options)
+    write_proof(path, robustness(stated, region, 0, rivals, ties), stated, **options)
     return check(path, network, sign_zero=options.get("sign_zero"))
 
 
@@ -143,7 +143,7 @@ def test_bounds_that_differ_and_regions_without_a_data_box(tmp_path: Path) -> No
 
 def test_rivals_are_named_unless_they_are_all_others(tmp_path: Path) -> None:
     path, region = tmp_path / "rivals.cert", bnncert.Box([0.5], [1.0])
-    statement = proved(path, line(), region, targets=2).statement
+    statement = proved(path, line(), region, rivals=2).statement
     assert "class 0 scores more than class 2 (" in statement
     statement = proved(path, line(), region).statement
     assert "class 0 scores more than all other classes (" in statement

@@ -18,7 +18,6 @@ from bnncert.problem import robustness
 from bnncert.proofs.claims import union_claim, write_claim
 from bnncert.regions import Cover, ImageUnion
 from bnncert.regions.pictures import pixel_inputs as searched
-from tests.every_mode import few
 from tests.kernel.claim_changes import (
     Values,
     parts_of,
@@ -30,6 +29,7 @@ from tests.kernel.claims import pack, unpack
 from tests.kernel.every_claim import NET
 from tests.kernel.test_path_claim import verdict
 from tests.questions.shapes.oracle import UnionBruteForce, union_questions
+from tests.strategies import few
 
 IMAGE = [1.0, 1.0, 0.5, 0.5]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from hypothesis import settings
 
 from bnncert.model.description import ElementwiseStep, ModelDescription, Normalise, SignZero, Stage
 from bnncert.model.matrices import as_sparse
 from bnncert.model.network import Network
+from tests.strategies import few
 
-CASES = settings(max_examples=60, deadline=None, derandomize=True)
+CASES = few(40)
 
 
 Array = npt.NDArray[Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -12,18 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.model.description import Convolution, Shift, Stage
-from bnncert.model.layer_operators import (
+from bnncert.model.layers import ThresholdLayer
+from bnncert.model.matrices import (
     ConvolutionOperator,
     DenseOperator,
     SparseOperator,
-    convolution_ranges,
-    make_operator,
-)
-from bnncert.model.matrices import (
     as_sparse,
     factor_dense,
     factor_sparse,
     incidence_matrix,
+    make_operator,
     row_norms,
     scale_rows,
 )
@@ -150,21 +149,19 @@ def test_convolutional_layer_evaluates_like_its_matrix() -> None:
 
 @CASES
 @given(described=convolutions(), seed=st.integers(0, 10**6), kind=st.sampled_from(["f4", "f8"]))
-def test_the_ranges_of_a_convolution_over_a_box_are_those_of_its_matrix(
+def test_magnitudes_of_a_layer_are_those_of_its_matrix(
     described: tuple[Convolution, Array], seed: int, kind: str
 ) -> None:
     convolution, flip = described
     rows = convolution_rows(convolution, flip)
-    rng = np.random.default_rng(seed)
-    lo = rng.integers(-5, 6, rows.shape[1])
-    hi = lo + rng.integers(0, 4, rows.shape[1])
-    low, high = convolution_ranges(convolution, flip, lo, hi, kind)
-    np.testing.assert_array_equal(low, np.maximum(rows, 0) @ lo + np.minimum(rows, 0) @ hi)
-    np.testing.assert_array_equal(high, np.maximum(rows, 0) @ hi + np.minimum(rows, 0) @ lo)
-    # A map without flips is the same as one with flips of 1.
-    plain = convolution_ranges(convolution, None, lo, hi, kind)
-    ones = convolution_ranges(convolution, np.ones(convolution.rows.size), lo, hi, kind)
-    np.testing.assert_array_equal(plain, ones)
+    batch = np.random.default_rng(seed).integers(-5, 6, (2, rows.shape[1])).astype(kind)
+    layer = ThresholdLayer(
+        as_sparse(rows), np.zeros(rows.shape[0]), "plus", "conv", convolution=convolution, flip=flip
+    )
+    for made in (layer, replace(layer, convolution=None)):
+        np.testing.assert_array_equal(made.magnitudes(kind).forward(batch), batch @ np.abs(rows).T)
+        np.testing.assert_array_equal(made.operator(kind).forward(batch), batch @ rows.T)
+        assert made.magnitudes(kind) is made.magnitudes(kind)
 
 
 ROWS = np.array([[0.5, -0.5, 0.0], [0.0, 0.0, 0.0], [3.0, 0.0, -3.0]])

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.model.rationals import Interval, float_above, float_below, square_root
+from tests.strategies import few
 
-CASES = settings(max_examples=60, deadline=None, derandomize=True)
+CASES = few(40)
 
 LARGEST = Fraction(sys.float_info.max)
 SMALLEST = Fraction(5e-324)

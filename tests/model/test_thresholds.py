@@ -14,7 +14,7 @@ from fractions import Fraction
 import flint
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bnncert.errors import BnncertError, UnsupportedModelError
@@ -26,8 +26,9 @@ from bnncert.model.thresholds import (
     lattice_thresholds,
     real_thresholds,
 )
+from tests.strategies import few
 
-CASES = settings(max_examples=150, deadline=None, derandomize=True)
+CASES = few(60)
 
 #: One neuron's chain: the kind of each step and its parameters.
 Chain = list[tuple[type, tuple[float, ...]]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.errors import InputError
@@ -25,8 +27,9 @@ from bnncert.problem import Objective, Problem, Target, from_vnnlib, robustness,
 from bnncert.problem.vnnlib import parse_vnnlib
 from bnncert.problem.vnnlib.query import Specification
 from bnncert.regions import Ball, Box, Polytope
+from tests.strategies import few
 
-CASES = settings(max_examples=100, deadline=None, derandomize=True)
+CASES = few(50)
 
 Array = npt.NDArray[Any]
 
@@ -110,6 +113,22 @@ def test_values_lie_on_the_lattice_and_no_coarser_one(objective: Objective) -> N
         return a
 
     assert reduce(common, gaps) == step
+
+
+@CASES
+@given(objective=objectives())
+def test_what_floats_show_to_be_met_is_positive_by_more_than_the_error(
+    objective: Objective,
+) -> None:
+    vectors = sign_vectors(objective.coefficients.size)
+    for signs, value in zip(vectors, values_of(objective), strict=True):
+        if objective.is_clearly_met(signs):
+            assert value > Fraction(objective.error)
+            assert objective.is_violated(signs) is False
+        # Only rounding errors lie between both.
+        assert objective.is_clearly_met(signs) == (value > Fraction(objective.error) + 10**-9) or (
+            abs(value - Fraction(objective.error)) < 10**-9
+        )
 
 
 @CASES
@@ -415,24 +434,24 @@ def test_one_class_can_be_the_target() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "targets", "reason"),
+    ("label", "rivals", "reason"),
     [
         (4, "all", "label is 4; the network has classes 0 to 3"),
         (-1, "all", "label is -1"),
         (1.0, "all", "label is 1.0"),
-        (0, 0, "target 0 is the label itself"),
-        (0, 4, "target is 4; the network has classes 0 to 3"),
-        (0, (1, 4), "target is 4; the network has classes 0 to 3"),
-        (0, (1, 0), "target 0 is the label itself"),
-        (0, (2, 1, 2), "targets name class 2 twice"),
+        (0, 0, "rival 0 is the label itself"),
+        (0, 4, "rival is 4; the network has classes 0 to 3"),
+        (0, (1, 4), "rival is 4; the network has classes 0 to 3"),
+        (0, (1, 0), "rival 0 is the label itself"),
+        (0, (2, 1, 2), "rivals name class 2 twice"),
         (0, (1, "all"), "expected all, runner-up or classes from 0 to 3"),
-        (0, -1, "target is -1"),
-        (0, "second", "target is 'second'"),
+        (0, -1, "rival is -1"),
+        (0, "second", "rival is 'second'"),
     ],
 )
-def test_unusable_labels_and_targets_are_refused(label: Any, targets: Any, reason: str) -> None:
+def test_unusable_labels_and_rivals_are_refused(label: Any, rivals: Any, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        robustness(network(SCORES, np.zeros(4)), Box([-1, -1], [1, 1]), label, targets)
+        robustness(network(SCORES, np.zeros(4)), Box([-1, -1], [1, 1]), label, rivals)
 
 
 def test_unknown_treatment_of_ties_is_refused() -> None:
@@ -600,3 +619,19 @@ def test_constants_against_an_irrational_scale_are_refused_with_their_line() -> 
         from_vnnlib(net, query("(<= Y_0 0.5)"))
     (problem,) = from_vnnlib(net, query("(<= Y_0 Y_1)"))
     assert problem.targets[0].is_violated(np.array([1, -1])) is True
+
+
+def test_questions_about_a_network_share_their_targets_and_do_not_keep_it() -> None:
+    weights = [[[1, 1], [1, -1]], [[1, 1], [-1, -1], [1, -1]]]
+    net = Network.from_arrays(weights, [[0, 0], [0, 0, 0]])
+    ball = Ball("linf", [0.5, 0], 0.2)
+    one, other = robustness(net, ball, 0), robustness(net, ball, 0, rivals=2)
+    assert one.targets[1] is other.targets[0]
+    strict = robustness(net, ball, 0, ties="robust")
+    assert [t.objectives[0].tie_is_fine for t in strict.targets] == [True, True]
+    assert [t.objectives[0].tie_is_fine for t in one.targets] == [False, False]
+    assert robustness(net, ball, 1).targets[0].objectives[0].coefficients.tolist() == [-2, -2]
+    known = weakref.ref(net.output)
+    del net, one, other, strict
+    gc.collect()
+    assert known() is None

@@ -11,7 +11,7 @@ import pytest
 import bnncert
 from bnncert.engine.search.trace import Trace, TracedLeaf
 from bnncert.kernel import check
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.proofs import writing
 from bnncert.proofs.leaf_proof import LeafProblem
 from bnncert.proofs.proof_builder import ProofBuilder
@@ -35,7 +35,7 @@ def test_a_certificate_solves_nothing_again(
     monkeypatch.setattr(writing, "presolve", _again)
     question = demo_question(image, 0.5 if image == 1 else 0.25)
     path = tmp_path / "proof.bnncert"
-    result = bnncert.verify(*question, targets="runner-up", method=method, certificate=path)
+    result = bnncert.verify(*question, rivals="runner-up", method=method, certificate=path)
     assert result.certificate is not None, result.notes
     # The checker raises an error if it rejects the file.
     assert check(path, question[0]).leaves >= leaves
@@ -67,7 +67,7 @@ def test_wrong_multipliers_of_the_search_are_replaced(
     monkeypatch.setattr(LeafProblem, "solve", watch)
     question = demo_question(9, 0.25)
     path = tmp_path / "proof.bnncert"
-    result = bnncert.verify(*question, targets="runner-up", method="bab", certificate=path)
+    result = bnncert.verify(*question, rivals="runner-up", method="bab", certificate=path)
     assert result.certificate is not None, result.notes
     assert solved
     assert check(path, question[0]).leaves >= 4

@@ -21,8 +21,8 @@ from bnncert.engine.methods import Context
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Result, TargetResult
 from bnncert.problem import robustness
+from bnncert.proofs.claims import write_verdict
 from bnncert.proofs.proof_builder import ProofBuilder
-from bnncert.proofs.request import CertificateRequest
 from bnncert.regions.pictures import png_bytes
 from tests.brute_force import TinyNetwork
 
@@ -166,7 +166,7 @@ def test_a_verdict_without_a_proof_names_whom_it_trusts(
     verdict = Result("robust", answers, 0.0, stage)
     monkeypatch.setattr(ProofBuilder, "prove", lambda *arguments: None)
     proof = tmp_path / "proof.bnncert"
-    found = CertificateRequest(proof, network).write(problem, verdict, context)
+    found = write_verdict(proof, problem, network, verdict, context)
     assert (found.status, found.certificate, found.trusted) == ("robust", None, trusted)
     assert list(tmp_path.iterdir()) == []
 

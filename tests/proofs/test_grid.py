@@ -15,9 +15,9 @@ from bnncert import Grid
 from bnncert.regions.grid import GridValues
 from tests.brute_force import TinyNetwork
 from tests.cli.diamond import DIAMOND
-from tests.every_mode import few
 from tests.kernel.claims import accepted, pack, unpack
 from tests.proofs.written import Written
+from tests.strategies import few
 from tests.test_grid_against_brute_force import binarised, grid_questions
 
 KINDS = ("linf", "l1", "l2", "l0", "box", "polytope")
@@ -71,7 +71,8 @@ def test_a_counterexample_between_two_values_is_rejected(tmp_path: Path) -> None
     path, network = claim(tmp_path, 1.0)
     first, point = unpack(path)
     assert first.fields["verdict"] == "not_robust"
-    moved = {"point": np.array([0.5, 0.75])}
+    # On the side of the rival that the counterexample is for.
+    moved = {"point": np.array([0.5, np.copysign(0.75, point.arrays["point"][1])])}
     assert (
         accepted(pack(tmp_path / "a", [first, type(point)("point", point.fields, moved)]), network)
         is None
@@ -112,7 +113,7 @@ def test_bad_grids_are_refused(tmp_path: Path, change: dict[str, object]) -> Non
 
 def test_checker_and_regions_agree_about_the_values_of_a_grid(tmp_path: Path) -> None:
     """Centres and data boxes as 8-bit data have them, in both floating-point types."""
-    from bnncert.kernel.grid_values import StatedGrid
+    from bnncert.kernel.space import StatedGrid
 
     generator = np.random.default_rng(1)
     for dtype in (np.float32, np.float64):

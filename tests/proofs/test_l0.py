@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 
 import bnncert
-from tests.every_mode import few
 from tests.kernel.claims import accepted, pack, unpack
 from tests.proofs.written import Written
+from tests.strategies import few
 from tests.test_l0_against_brute_force import sparse_questions
 
 

@@ -15,7 +15,7 @@ from tests.questions.relations.guard import fair, monotone
 #: The questions, how many are asked, and answers that occur.
 GUARDS: list[tuple[Guard, int, str]] = [
     (compare, 200, "equal, different, unknown, certificates"),
-    (count, 300, "all, some, none, certificates"),
+    (count, 200, "all, some, none, certificates"),
     (explain, 200, "some kept, none kept, no class, certificates"),
     (faults, 200, "exact, certificates"),
     (fair, 200, "holds, fails, certificates"),

@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from bnncert.errors import InputError
 from bnncert.regions import Ball, Box, EmptyRegionError, Grid, L0Ball, Norm, Point, Polytope, Region
+from tests.strategies import few
 
-CASES = settings(max_examples=40, deadline=None, derandomize=True)
+CASES = few(25)
 
 Array = npt.NDArray[Any]
 KINDS = ("box", "linf", "l2", "l1", "polytope")

@@ -32,7 +32,7 @@ ROW: dict[str, Any] = {
     "norm": "linf",
     "radius": 0.5 * 2 / 255,
     "clip": "-1.0,1.0",
-    "targets": "all",
+    "rivals": "all",
     "method": "sdp",
     "timeout": 60.0,
     "ties": "violation",

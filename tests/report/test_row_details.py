@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bnncert.cli.program import app
-from bnncert.model.pixel_scale import PixelScale
+from bnncert.regions.radii import PixelScale
 from bnncert.report.page.details import stage_seconds, why_undecided
 from bnncert.report.page.table_data import command_parts
 from bnncert.results.rows import InstanceKey, NetworkRecord, Row
@@ -49,7 +49,7 @@ def test_names_have_no_folders_and_are_quoted() -> None:
     row = replace(ROW, data="/home/someone/some data.npz:x_test", scale="--scale 0.0 1.0")
     assert command(row) == (
         "bnncert verify 'my net.npz' --input 'some data.npz:x_test' --scale 0.0 1.0 --index 3 "
-        "--label 7 --norm linf --radius 0.5px --targets all --method sdp --timeout 60"
+        "--label 7 --norm linf --radius 0.5px --rivals all --method sdp --timeout 60"
     )
 
 
@@ -74,11 +74,11 @@ def test_options_that_differ_from_the_defaults() -> None:
         KEY,
         **{"norm": "l0", "radius": 2.0, "within": 0.1, "grid": f"{2 / 255!r},-1.0", "seed": 4},
         **{"method": "milp", "ties": "robust", "sign_zero": "either"},
-        **{"clip": "0.0,1.0", "timeout": None, "targets": "3"},
+        **{"clip": "0.0,1.0", "timeout": None, "rivals": "3"},
     )
     after = command(replace(ROW, key=key)).partition("--label 7 ")[2]
     assert after == (
-        "--norm l0 --radius 2 --within 12.75px --grid 1px --targets 3 --method milp "
+        "--norm l0 --radius 2 --within 12.75px --grid 1px --rivals 3 --method milp "
         "--timeout none --ties robust --seed 4 --sign-zero either --clip 0.0 1.0"
     )
     # lp reads no seed, and only `bound` takes options of a method.

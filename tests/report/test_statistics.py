@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from bnncert.regions import Ball
 from bnncert.report.page.document import page_text, page_title
 from bnncert.report.page.outcomes import lead_section
 from bnncert.report.statistics import count_answers, counts, panels, together
 from bnncert.report.summary import experiment_table, summarise
+from bnncert.results.balls import Balls
 from bnncert.results.instance import Instance, Settings
 from bnncert.results.rows import Row
 from bnncert.results.store import ResultsFile, read_recorded
@@ -51,7 +52,8 @@ def test_all_tables_of_one_file_show_the_same_times(
     assert replace(on_terminal, series=in_report.series) == in_report
 
     def instance(row: Row) -> Instance:
-        return Instance(row.key, Ball("linf", [0.0], 0.1), 0, Settings(), "net", "0.1")
+        balls = Balls("linf", None, None)
+        return Instance(row.key, np.zeros(1), balls, 0, Settings(), "net", "0.1")
 
     Console(width=200).print(experiment_table([(instance(row), row) for row in rows]))
     cells = capsys.readouterr().out.splitlines()[1].split()
@@ -108,8 +110,8 @@ def test_opposite_verdicts_are_a_warning(tmp_path: Path) -> None:
     [
         ({"labels": "given"}, "certified accuracy"),
         ({}, "certified share"),
-        ({"targets": "runner-up"}, "certified against the runner-up"),
-        ({"targets": "4"}, "certified against class 4"),
+        ({"rivals": "runner-up"}, "certified against the runner-up"),
+        ({"rivals": "4"}, "certified against class 4"),
     ],
 )
 def test_only_a_share_over_all_classes_is_an_accuracy(

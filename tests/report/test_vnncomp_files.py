@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert import Counterexample
@@ -24,8 +24,9 @@ from bnncert.report.vnncomp_files import (
     witness_text,
 )
 from tests.in_process import Outcome, command_line
+from tests.strategies import few
 
-CASES = settings(max_examples=300, deadline=None, derandomize=True)
+CASES = few(100)
 
 
 @given(value=st.floats(allow_nan=False, allow_infinity=False))

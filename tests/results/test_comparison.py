@@ -19,7 +19,7 @@ KEY = InstanceKey(
     norm="linf",
     radius=0.5,
     clip="none",
-    targets="all",
+    rivals="all",
     method="auto",
     timeout=60.0,
     ties="violation",
@@ -74,7 +74,7 @@ def test_then_rows_of_one_method_and_then_the_only_rows_of_a_question() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"radius": 0.25}, {"input_hash": "i1"}, {"grid": "1.0,0.0"}, {"targets": "1"}, {"label": 4}],
+    [{"radius": 0.25}, {"input_hash": "i1"}, {"grid": "1.0,0.0"}, {"rivals": "1"}, {"label": 4}],
 )
 def test_other_questions_are_not_compared(changes: dict[str, object]) -> None:
     found = compare([row()], [row("not_robust", **changes)])

@@ -37,7 +37,7 @@ methods:
   - lp
   - {method: sample, samples: 10}
 question: bound
-targets: runner-up
+rivals: runner-up
 timeout: 20
 """
 
@@ -64,7 +64,7 @@ def test_what_a_file_says(folder: Path) -> None:
     ]
     assert [m.method for m in part.methods] == ["lp", "sample"]
     assert part.settings("l2", part.methods[1]).method_text == "sample samples=10"
-    assert (part.common.question, part.common.targets, part.common.timeout) == (
+    assert (part.common.question, part.common.rivals, part.common.timeout) == (
         "bound",
         "runner-up",
         20.0,
@@ -125,12 +125,12 @@ def test_a_part_takes_what_it_does_not_say_from_the_top(folder: Path) -> None:
         ("question: bound", "question: bound\nties: robust", 18, "ties have no meaning"),
         ("question: bound", "question: bound\ncertificates: yes", 18, "certificates of bounds"),
         ("question: bound", "question: bound\nclip: [1, 0]", 18, "clip is 1.0 0.0; expected"),
-        ("targets: runner-up", "targets: none", 18, "targets is 'none'; expected all"),
-        ("targets: runner-up", "targets: *all", 18, "an alias (*); write it out"),
-        ("targets: runner-up", "targets: !!python/name:os.system x", 18, "of type !!python/"),
-        ("targets: runner-up", "targets: 2001-01-01", 18, "a value of type !!timestamp"),
-        ("targets: runner-up", "? [a]\n: b", 18, "a value of type !!seq; expected text"),
-        ("targets: runner-up", "targets: {", 18, "not YAML: "),
+        ("rivals: runner-up", "rivals: none", 18, "rivals is 'none'; expected all"),
+        ("rivals: runner-up", "rivals: *all", 18, "an alias (*); write it out"),
+        ("rivals: runner-up", "rivals: !!python/name:os.system x", 18, "of type !!python/"),
+        ("rivals: runner-up", "rivals: 2001-01-01", 18, "a value of type !!timestamp"),
+        ("rivals: runner-up", "? [a]\n: b", 18, "a value of type !!seq; expected text"),
+        ("rivals: runner-up", "rivals: {", 18, "not YAML: "),
         ("methods:\n", "methods: []\nmemory:\n", 14, "methods is an empty list"),
         ("networks:\n", "nets:\n", 1, "unknown key 'nets' in the configuration; did you mean"),
     ],
@@ -241,7 +241,7 @@ def test_the_linf_table_asks_what_the_paper_asks() -> None:
         ("BNN2",): ["0.25 delta", "0.5 delta", "0.75 delta"],
     }
     for part in config.parts:
-        assert (part.common.targets, part.common.timeout, part.data.count) == (
+        assert (part.common.rivals, part.common.timeout, part.data.count) == (
             "runner-up",
             600.0,
             100,

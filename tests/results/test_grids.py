@@ -6,6 +6,7 @@ import csv
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,11 +161,13 @@ def test_reports_name_the_inputs_and_show_pixels(folder: Path, run: Run) -> None
     assert r"At most $k$ inputs change (L0 within 1 px, integer pixels)." in captions
 
 
-def test_questions_about_real_inputs_keep_their_keys() -> None:
+def test_a_grid_is_part_of_the_key_of_a_question() -> None:
     key = InstanceKey(
         *("m", 0, "i", 1, "linf", 0.5, "-1.0,1.0", "all", "auto", None, "violation", "plus", 0)
     )
-    assert key.digest.startswith("a2a13e7d0d3bd5872568")
+    others = [replace(key, grid="0.5,0.0"), replace(key, grid="0.25,0.0"), replace(key, within=1.0)]
+    assert len({key.digest, *(other.digest for other in others)}) == 4
+    assert replace(key, grid=None).digest == key.digest
 
 
 def test_a_bad_grid_in_a_file_is_named(run: Run, folder: Path) -> None:

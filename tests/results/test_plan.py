@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bnncert import BnncertError, Network
-from bnncert.model.bundled import load_demo_network
+from bnncert.model.loading import load_demo_network
 from bnncert.regions.radii import read_radius
 from bnncert.results.config_reading import read_configuration
 from bnncert.results.configuration import RandomNetwork, random_points, with_changes
@@ -71,7 +71,7 @@ def test_radii_in_each_unit() -> None:
         ({"data": {"file": "data.npz", "count": 9}}, "count is 9; from 0 on it holds 4"),
         ({"data": {"file": "data.npz", "indices": [4]}}, "index 4; it holds points 0 to 3"),
         ({"data": "net.npz"}, "net.npz: holds"),
-        ({"targets": 7}, "target is 7"),
+        ({"rivals": 7}, "rival is 7"),
         ({"clip": [0.7, 1.0]}, "has no point in the data box"),
     ],
 )

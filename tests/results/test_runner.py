@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 import bnncert
+from bnncert.engine.batch_intervals import BatchIntervals
 from bnncert.kernel.checker import check
 from bnncert.results import instance as answering
-from bnncert.results import workers
+from bnncert.results import interval_batches, workers
 from bnncert.results.config_reading import read_configuration
 from bnncert.results.configuration import with_changes
 from bnncert.results.instance import InstanceAnswer
@@ -167,13 +168,41 @@ def test_certificates_are_written_and_named_in_the_rows(folder: Path) -> None:
     }
 
 
+def test_ctrl_c_inside_a_batch_loses_no_other_row(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ResultsFile("whole.sqlite") as results:
+        run_plan(planned(), results, place=HERE)
+    monkeypatch.setattr(interval_batches, "MOST", 3)
+    bound, calls = BatchIntervals.bounds, []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return bound(*arguments)
+
+    with ResultsFile("r.sqlite") as results:
+        with monkeypatch.context() as patch:
+            patch.setattr(BatchIntervals, "bounds", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run_plan(planned(), results, place=HERE)
+        before = content(folder / "r.sqlite")["results"]
+        # Two batches of three are complete.
+        assert len(before) == 6
+        assert len(run_plan(planned(), results, place=HERE).rows) == INSTANCES
+    after = content(folder / "r.sqlite")["results"]
+    assert [row for row in after if row in before] == before
+    assert after == content(folder / "whole.sqlite")["results"]
+
+
 def test_one_instance_that_fails_stops_no_other(
     folder: Path, experiment: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = answering.answer
 
     def picky(network: Any, instance: Any, *rest: Any) -> Any:
-        if instance.key.input_index == 2 and instance.key.norm == "l2":
+        if instance.key.input_index == 2 and instance.key.question == "bound":
             raise ZeroDivisionError("by hand")
         return quick(network, instance, *rest)
 
@@ -182,9 +211,9 @@ def test_one_instance_that_fails_stops_no_other(
         failed = experiment("tiny.json", "--processes", "0")
     assert failed.code == 2
     assert failed.err == (
-        "bnncert: 4 of 38 instances have no answer; the same command tries them again\n"
+        "bnncert: 2 of 38 instances have no answer; the same command tries them again\n"
     )
-    expected = "no answer: diamond, input 2, l2 0.3, interval: ZeroDivisionError: by hand"
+    expected = "no answer: dice, input 2, linf 0.1, lp: ZeroDivisionError: by hand"
     assert expected in failed.out.splitlines()
     assert experiment("tiny.json", "--processes", "0").code == 0
     assert len(content(folder / "tiny.sqlite")["results"]) == INSTANCES
@@ -202,11 +231,11 @@ def one_line(answer: Outcome) -> str:
 
 def test_a_results_file_from_the_future(folder: Path, experiment: Callable[..., Outcome]) -> None:
     with ResultsFile("tiny.sqlite") as results:
-        results._connection.execute("UPDATE meta SET value = '8' WHERE name = 'schema_version'")
+        results._connection.execute("UPDATE meta SET value = '9' WHERE name = 'schema_version'")
     before = Path("tiny.sqlite").read_bytes()
     for extra in ((), ("--dry-run",)):
         text = one_line(experiment("tiny.json", "--processes", "0", *extra))
-        assert "tiny.sqlite: results of schema version 8; this bnncert reads" in text
+        assert "tiny.sqlite: results of schema version 9; this bnncert reads" in text
     assert Path("tiny.sqlite").read_bytes() == before
 
 
@@ -357,7 +386,7 @@ quick, done = answering.answer, []
 def slow(*arguments):
     done.append(1)
     if len(done) == 6:
-        # As if Ctrl-C came while the sixth is being answered.
+        # As if Ctrl-C came while the sixth open one is being answered.
         signal.raise_signal(signal.SIGINT)
         time.sleep(60)
     return quick(*arguments)
@@ -377,11 +406,12 @@ def test_ctrl_c_keeps_what_is_there(folder: Path, experiment: Callable[..., Outc
         env={**os.environ, "PYTHONPATH": str(Path(bnncert.__file__).parents[1])},
     )
     assert (ended.returncode, ended.stderr) == (130, "bnncert: interrupted\n")
-    assert ended.stdout.splitlines()[-1] == (
-        "5 of 38 instances are in tiny.sqlite; the same command continues from there"
-    )
     kept = content(folder / "tiny.sqlite")["results"]
-    assert len(kept) == 5
+    assert ended.stdout.splitlines()[-1] == (
+        f"{len(kept)} of 38 instances are in tiny.sqlite; the same command continues from there"
+    )
+    # The five before it, and those of batches that come before it.
+    assert 5 < len(kept) < INSTANCES
     assert experiment("tiny.json", "--processes", "0").code == 0
     after = content(folder / "tiny.sqlite")["results"]
     assert len(after) == INSTANCES

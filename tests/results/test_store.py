@@ -32,7 +32,7 @@ KEY = InstanceKey(
     norm="linf",
     radius=0.1,
     clip="-1.0,1.0",
-    targets="all",
+    rivals="all",
     method="auto",
     timeout=None,
     ties="violation",
@@ -53,11 +53,12 @@ def numbered(index: int) -> Row:
 def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
     with ResultsFile(tmp_path / "r.sqlite") as results:
         assert not results.has(KEY)
-        assert results.get(KEY) is None
+        assert results.get([KEY]) == {}
         assert results.add(ROW)
         assert results.has(KEY)
     with ResultsFile(tmp_path / "r.sqlite") as results:
-        assert results.get(KEY) == ROW
+        other = replace(KEY, input_index=KEY.input_index + 1)
+        assert results.get([KEY]) == results.get([other, KEY]) == {KEY: ROW}
         assert results.rows() == [ROW]
     assert (ROW.status, ROW.stage, ROW.lower, ROW.upper) == ("robust", "lp", 1.5, None)
 
@@ -86,7 +87,7 @@ def test_the_first_answer_stays(tmp_path: Path) -> None:
         ("norm", "l2"),
         ("radius", float(np.nextafter(0.1, 1))),
         ("clip", "none"),
-        ("targets", "1"),
+        ("rivals", "1"),
         ("method", "milp"),
         ("timeout", 1.0),
         ("ties", "robust"),
@@ -227,17 +228,17 @@ def test_somebody_elses_database_is_left_as_it_is(tmp_path: Path, statement: str
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("version", ["6", "8", "one"])
+@pytest.mark.parametrize("version", ["7", "9", "one"])
 def test_another_schema_version_is_named(tmp_path: Path, version: str) -> None:
     path = tmp_path / "r.sqlite"
     with ResultsFile(path) as results:
         meta = dict(results._connection.execute("SELECT name, value FROM meta"))
-        assert meta == {"format": FORMAT, "schema_version": "7"}
+        assert meta == {"format": FORMAT, "schema_version": "8"}
         change = "UPDATE meta SET value = ? WHERE name = 'schema_version'"
         results._connection.execute(change, (version,))
     before = path.read_bytes()
     text = refused(path)
-    assert f"results of schema version {version}; this bnncert reads version 7" in text
+    assert f"results of schema version {version}; this bnncert reads version 8" in text
     assert text.endswith(
         "use the bnncert that wrote it, or answer the questions again into a new file"
     )

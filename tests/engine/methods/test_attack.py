@@ -183,3 +183,22 @@ def test_inputs_beyond_float32_give_no_warning(method: str) -> None:
         warnings.simplefilter("error")
         result = verify(network, region, 0, method=method, timeout=20)
     assert result.status == "not_robust"
+
+
+def test_an_attack_far_from_all_classes_is_stalled_and_one_that_comes_closer_is_not() -> None:
+    # Class 1 needs all of the first 40 signs to change; the ball lets five of them change.
+    weights = [np.eye(40), np.vstack([np.ones(40), -np.ones(40)])]
+    network = Network.from_arrays(weights, [np.zeros(40), np.zeros(2)])
+    centre = np.concatenate([np.full(5, 0.1), np.full(35, 2.0)])
+    for radius, stalled in ((0.5, True), (5.0, False)):
+        problem = robustness(network, Ball("linf", centre, radius), 0, "all", "violation")
+        context = Context(Options(iterations=10), Deadline(None), Replayer(problem))
+        attack = Attack(problem, context, stop_at_first=False)
+        assert not attack.is_stalled
+        attack.run(Deadline(None), 1)
+        attack.run(Deadline(None), 4)
+        upper, found = attack.outcome(Deadline(None))
+        assert (found[0] is None) == stalled
+        assert attack.is_stalled or not stalled
+        if stalled:
+            assert upper[0] == 60

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
 from bnncert.deadline import Deadline
-from bnncert.engine.methods import auto, auto_run
-from bnncert.engine.methods.attack import Attack
-from bnncert.engine.methods.auto import plan_kind
-from bnncert.engine.methods.auto_run import AutoRun, Engine
+from bnncert.engine.methods import auto
+from bnncert.engine.methods.auto import rotate
 from bnncert.engine.methods.base import Context
+from bnncert.engine.methods.branch import BranchMethod, TreesEngine
+from bnncert.engine.methods.engine import Engine
 from bnncert.engine.methods.milp import MilpMethod
-from bnncert.engine.methods.propagation import PatternEngine
+from bnncert.engine.methods.open_question import OpenQuestion
+from bnncert.engine.methods.propagation import PatternEngine, PropagationMethod
 from bnncert.engine.presolve.literals import literal
-from bnncert.engine.presolve.pipeline import Presolved, presolve
+from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.replay import Replayer
-from bnncert.engine.search.elimination.elimination_plan import make_plan
 from bnncert.engine.search.learned_clauses import LearnedClauses
+from bnncert.engine.search.trace import SearchRecord
 from bnncert.engine.search.tree import Tree
 from bnncert.problem import robustness
 from tests.clock import Clock
-from tests.strategies import NORMS, questions
-
-MANY = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+from tests.strategies import NORMS, few, questions
 
 #: Little of everything: what an attack finds at once would never reach the exact stages.
 WEAK = Options(restarts=2, iterations=1, samples=5)
@@ -40,7 +38,7 @@ WEAK = Options(restarts=2, iterations=1, samples=5)
 
 @pytest.mark.parametrize("kind", NORMS)
 @given(data=st.data())
-@MANY
+@few(40)
 def test_auto_agrees_with_brute_force(kind: str, data: st.DataObject) -> None:
     question = data.draw(questions(kind))
     result = question.verify(options=WEAK)
@@ -50,7 +48,7 @@ def test_auto_agrees_with_brute_force(kind: str, data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@MANY
+@few(40)
 def test_auto_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> None:
     question = data.draw(questions("l2", exact_ties=False))
     result = question.verify(options=WEAK)
@@ -60,49 +58,126 @@ def test_auto_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> None:
     question.check_counterexample(result)
 
 
+def tiny(engine: Engine) -> float:
+    return 1e-4
+
+
 @pytest.mark.parametrize("kind", NORMS)
 @given(data=st.data())
-@settings(MANY, max_examples=30)
+@few(20)
 def test_complete_methods_in_short_slices_agree_with_brute_force(
     kind: str, data: st.DataObject
 ) -> None:
     question = data.draw(questions(kind))
-    # No stage but the complete methods, and slices that end in the middle of everything.
-    with mock.patch.multiple(auto, STAGES=()), mock.patch.multiple(auto_run, FIRST_SLICE=1e-4):
+    # One complete engine alone, in slices that end in the middle of everything.
+    engine = data.draw(st.sampled_from([e for e in auto.engines() if "exact" in e.method.promises]))
+    # The mixed-integer program is not for L2 balls, elimination only for two layers.
+    engines = (engine, TreesEngine)
+    with (
+        mock.patch.object(auto, "engines", return_value=engines),
+        mock.patch.object(engine, "first_slice", tiny),
+    ):
         result = question.verify(options=WEAK)
     assert result.status == question.expected()
     question.check_bounds(result)
     question.check_counterexample(result)
 
 
-def test_no_complete_method_starves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    used = dict.fromkeys("abc", 0.0)
+def test_auto_reads_what_its_engines_read() -> None:
+    read = frozenset[str]().union(*(engine.method.reads for engine in auto.engines()))
+    assert auto.AutoMethod.reads == read
 
-    def engine(name: str, suits: bool) -> Engine:
-        def work(run: AutoRun, presolved: Presolved, end: Deadline) -> bool:
-            used[name] += end.remaining()
-            clock.advance(end.remaining())
-            return True
 
-        return Engine(MilpMethod, work, lambda presolved: suits)
+class Timed(Engine):
+    """An engine that uses up its slices, and decides after some seconds of its own."""
 
-    def attack(search: Attack, deadline: Deadline, rounds: int | None = None) -> None:
-        clock.advance(deadline.remaining())
+    def __init__(self, question: OpenQuestion, clock: Clock, first: float, needs: float) -> None:
+        super().__init__(question)
+        self.clock, self.first, self.needs, self.used = clock, first, needs, 0.0
 
-    monkeypatch.setattr(Attack, "run", attack)
+    def first_slice(self) -> float:
+        return self.first
+
+    def work(self, end: Deadline) -> bool:
+        seconds = min(end.remaining(), self.needs - self.used)
+        self.used += seconds
+        self.clock.advance(seconds)
+        if self.used >= self.needs:
+            for target in self.question.open:
+                self.question.enter(self.context.result(target, "bab", 0.0, proved=True))
+        return self.used < self.needs
+
+
+class FirstTimed(Timed):
+    method = BranchMethod
+
+
+class SecondTimed(Timed):
+    method = PropagationMethod
+
+
+class ThirdTimed(Timed):
+    method = MilpMethod
+    trusts_solver = True
+
+
+def open_question(tracing: bool = False) -> OpenQuestion:
     network = bnncert.Network.from_arrays([np.eye(2), np.eye(2)], [np.zeros(2), np.zeros(2)])
-    problem = robustness(
-        network, bnncert.Ball("linf", np.array([0.5, -0.5]), 1.0), 0, "all", "violation"
-    )
-    context = Context(Options(), Deadline(60.0), Replayer(problem))
-    run = AutoRun(problem, context)
-    results = run.run((), [engine("a", False), engine("b", True), engine("c", False)])
-    assert {r.status for r in results} == {"timeout"}
-    assert clock.now - context.deadline.start == pytest.approx(60.0, abs=1e-3)
-    assert sum(used.values()) == pytest.approx(40.0, abs=1e-3)
-    assert min(used.values()) > 0.1 * 40
-    assert used["b"] > 0.5 * 40
+    ball = bnncert.Ball("linf", np.array([0.5, -0.5]), 1.0)
+    problem = robustness(network, ball, 0, "all", "violation")
+    record = SearchRecord() if tracing else None
+    context = Context(Options(), Deadline(1000.0), Replayer(problem), record=record)
+    return OpenQuestion(problem, context)
+
+
+@pytest.mark.parametrize("first", [(0.01, 0.01, 0.01), (0.5, 0.001, 0.02)])
+@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (4.0, 1.0, 2.0)])
+@pytest.mark.parametrize("best", [0, 1, 2])
+@pytest.mark.parametrize("needs", [0.1, 7.0, 40.0])
+def test_the_loop_keeps_its_guarantee_whichever_engine_is_the_best(
+    first: tuple[float, ...],
+    weights: tuple[float, ...],
+    best: int,
+    needs: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, question = Clock(monkeypatch), open_question()
+    kinds = (FirstTimed, SecondTimed, ThirdTimed)
+    limits = [needs if k == best else math.inf for k in range(3)]
+    engines = [
+        kind(question, clock, slice_, limit)
+        for kind, slice_, limit in zip(kinds, first, limits, strict=True)
+    ]
+    table = {kind.method.name: weight for kind, weight in zip(kinds, weights, strict=True)}
+    started = clock.now
+    rotate(question, engines, table)
+    assert question.is_over
+    # Its last slice is at most as long as all before it; the others may be in their first slices.
+    bound = 2 * max(needs, first[best]) * sum(weights) / weights[best] + sum(first)
+    assert clock.now - started <= bound + 1e-9
+
+
+def test_an_engine_without_proofs_comes_last_if_a_certificate_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for tracing in (False, True):
+        clock, question = Clock(monkeypatch), open_question(tracing)
+        slow = FirstTimed(question, clock, 1.0, 20.0)
+        quick = ThirdTimed(question, clock, 0.001, 0.01)
+        rotate(question, [slow, quick], {})
+        assert question.is_over
+        assert (quick.used == 0.0) == tracing
+
+
+def test_the_loop_ends_when_only_an_endless_engine_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, question = Clock(monkeypatch), open_question()
+    endless = FirstTimed(question, clock, 0.1, math.inf)
+    other = SecondTimed(question, clock, 0.1, math.inf)
+    monkeypatch.setattr(FirstTimed, "is_endless", True)
+    monkeypatch.setattr(other, "work", lambda end: False)
+    rotate(question, [endless, other], {})
+    assert not question.is_over
+    assert {r.status for r in question.answers()} == {"unknown"}
 
 
 def test_a_pattern_search_and_a_tree_give_each_other_their_clauses() -> None:
@@ -182,22 +257,3 @@ def test_a_large_problem_does_not_starve_the_attack() -> None:
     region = bnncert.Ball("linf", point, 6 * network.pixel_step, network.input_lo, network.input_hi)
     result = bnncert.verify(network, region, 7, timeout=60)
     assert result.status == "not_robust"
-
-
-# -- the stages of `auto` that eliminate variables: which one a plan belongs to -------------------
-
-
-CHAIN = [(v, v + 1) for v in range(20)]
-
-
-def test_a_chain_is_local() -> None:
-    assert plan_kind(make_plan(CHAIN, [], range(21))) == "local"
-
-
-def test_a_table_of_all_variables_is_dense() -> None:
-    assert plan_kind(make_plan([tuple(range(12)), *CHAIN[:11]], [], range(12))) == "dense"
-
-
-def test_a_split_bucket_is_neither() -> None:
-    plan = make_plan([(0, v) for v in range(1, 9)], [], range(9), 2)
-    assert plan.split and plan_kind(plan) == "split"

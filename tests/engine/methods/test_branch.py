@@ -13,38 +13,17 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
 from bnncert.engine.search.tree import Tree
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from tests.in_process import without_progress
-from tests.strategies import NORMS, questions
-
-SOME = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+from tests.strategies import NORMS, few, questions
 
 DATA = Path(bnncert.__file__).parent / "data"
-
-
-@pytest.mark.parametrize("kind", NORMS)
-@given(data=st.data())
-@SOME
-def test_the_minimum_is_that_of_brute_force(kind: str, data: st.DataObject) -> None:
-    question = data.draw(questions(kind))
-    for target, minimum in question.targets(question.bound("bab")):
-        assert target.lower == target.upper == minimum
-        assert (target.counterexample is not None) == (minimum <= 0)
-
-
-@given(data=st.data())
-@SOME
-def test_the_minimum_on_the_disc_is_bounded_from_both_sides(data: st.DataObject) -> None:
-    question = data.draw(questions("l2", exact_ties=False))
-    question.check_bounds(question.bound("bab"))
 
 
 def demo(
@@ -57,7 +36,7 @@ def demo(
 
 def test_the_minimum_of_the_demo_network_is_met_at_its_point() -> None:
     network, region, label = demo("sparse", 1, 0.2)
-    result = bnncert.bound(network, region, label, targets="runner-up", method="bab", timeout=120)
+    result = bnncert.bound(network, region, label, rivals="runner-up", method="bab", timeout=120)
     (target,) = result.targets
     assert target.lower == target.upper > 0
     point = [Fraction(v) for v in target.details["lowest at"]]
@@ -69,7 +48,7 @@ def test_the_minimum_of_the_demo_network_is_met_at_its_point() -> None:
 
 def test_an_interrupted_minimum_has_valid_bounds() -> None:
     network, region, label = demo("sparse", 6, 1.0)
-    result = bnncert.bound(network, region, label, targets="runner-up", method="bab", timeout=3)
+    result = bnncert.bound(network, region, label, rivals="runner-up", method="bab", timeout=3)
     (target,) = result.targets
     assert target.status in ("timeout", "not_robust")
     assert -np.inf < target.lower < target.upper < np.inf
@@ -85,7 +64,7 @@ def test_the_time_limit_holds_on_a_hard_question(method: str, processes: int) ->
         network,
         region,
         label,
-        targets="runner-up",
+        rivals="runner-up",
         method=method,
         timeout=2.0,
         options=Options(processes=processes),
@@ -98,7 +77,7 @@ def test_the_time_limit_holds_on_a_hard_question(method: str, processes: int) ->
 
 @pytest.mark.parametrize("kind", NORMS)
 @given(data=st.data())
-@settings(SOME, max_examples=60)
+@few(40)
 def test_a_tiny_memory_limit_changes_no_verdict(kind: str, data: st.DataObject) -> None:
     question = data.draw(questions(kind))
     result = question.verify("bab", options=Options(memory=1e-9))
@@ -120,7 +99,7 @@ def test_a_failed_allocation_ends_the_search_and_not_the_program(
     # With coupling the root is proved.
     options = Options(coupling="off")
     result = bnncert.verify(
-        network, region, label, targets="runner-up", method="bab", timeout=60, options=options
+        network, region, label, rivals="runner-up", method="bab", timeout=60, options=options
     )
     assert result.status == "unknown"
     assert result.targets[0].note == "out of memory"
@@ -131,7 +110,7 @@ def test_the_same_seed_gives_the_same_answer() -> None:
     question = demo("dense", 18, 0.5)
     answers = [
         bnncert.verify(
-            *question, targets="runner-up", method="bab", options=Options(processes=1, seed=3)
+            *question, rivals="runner-up", method="bab", options=Options(processes=1, seed=3)
         )
         for _ in range(2)
     ]
@@ -141,7 +120,7 @@ def test_the_same_seed_gives_the_same_answer() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("seconds", [0.05, 4.0])
+@pytest.mark.parametrize("seconds", [0.05, 2.0])
 def test_ctrl_c_ends_all_processes_and_says_so_in_one_line(seconds: float) -> None:
     script = (
         "import signal\n"

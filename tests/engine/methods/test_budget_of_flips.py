@@ -51,8 +51,6 @@ def test_two_flips_of_a_small_network_take_a_moment(seed: int) -> None:
     ball = bnncert.Ball("l1", point, 2.5)
     result = bnncert.verify(net, ball, label, timeout=20)
     assert result.status == ("robust" if expected else "not_robust")
-    # Nothing but the search was needed.
-    assert {t.stage for t in result.targets} <= {"interval", "propagation", ""}
     assert result.seconds < 10
 
 
@@ -60,7 +58,7 @@ def test_one_flip_of_a_wide_network_is_decided_without_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "bnncert.engine.methods.base.presolve",
+        "bnncert.engine.presolve.pipeline.presolve",
         lambda *_, **__: pytest.fail("pairs were looked for"),
     )
     rng = np.random.default_rng(1)
@@ -78,7 +76,7 @@ def test_one_flip_of_a_wide_network_is_decided_without_pairs(
 def test_a_certificate_of_a_budget_needs_no_pairs(
     ahead: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for module in ("engine.methods.base", "proofs.writing"):
+    for module in ("engine.presolve.pipeline", "proofs.writing"):
         monkeypatch.setattr(
             f"bnncert.{module}.presolve", lambda *_, **__: pytest.fail("pairs were looked for")
         )

@@ -19,8 +19,7 @@ from bnncert.engine.presolve.pipeline import plain_presolve
 from bnncert.engine.presolve.stability import stability
 from bnncert.engine.replay import Replayer
 from bnncert.problem import robustness
-from bnncert.regions.highs_ import HighsModel
-from bnncert.regions.linear_program import LinearProgram
+from bnncert.regions.linear_program import HighsModel, LinearProgram
 from tests.engine.methods.test_elimination import question
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.engine.presolve.conflicts import Closure, ConflictingPairs, close
 from bnncert.engine.presolve.literals import literal
+from tests.strategies import few
 
-FEW = settings(max_examples=200, deadline=None, derandomize=True)
+FEW = few(70)
 
 Array = npt.NDArray[Any]
 
@@ -158,7 +159,7 @@ def test_a_proof_is_kept_and_an_implied_pair_has_none(case: tuple[ConflictingPai
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=50, deadline=None, derandomize=True)
+@few(30)
 def test_long_chains_close(seed: int) -> None:
     """A ring of implications makes all of its neurons equal, however long it is."""
     rng = np.random.default_rng(seed)

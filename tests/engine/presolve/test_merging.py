@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.engine.presolve.merging import equal_rows, row_keys
+from tests.strategies import few
 
-FEW = settings(max_examples=250, deadline=None, derandomize=True)
+FEW = few(80)
 
 Array = npt.NDArray[Any]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -22,13 +22,11 @@ from bnncert.engine.presolve.pairs import conflicting_pairs
 from bnncert.model.description import SignZero
 from bnncert.model.layers import ThresholdLayer
 from tests.brute_force import TinyNetwork, reachable_first_layers
-from tests.strategies import regions
+from tests.strategies import few, regions
 
 Array = npt.NDArray[Any]
 
-FEW = settings(
-    max_examples=70, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+FEW = few(40)
 
 KINDS = ("box", "linf", "l2", "l1", "polytope")
 
@@ -117,7 +115,7 @@ def is_proved_on_ball(
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS), ternary=st.booleans())
-@settings(FEW, max_examples=150)
+@few(60)
 def test_no_reachable_pattern_has_both_signs(data: st.DataObject, kind: str, ternary: bool) -> None:
     net = data.draw(first_layers(ternary=ternary, exact_ties=kind != "l2"))
     region = data.draw(regions(kind))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -20,11 +20,9 @@ from bnncert.engine.presolve.pipeline import Presolved, presolve
 from bnncert.engine.presolve.presolve_record import PresolveStep
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.clock import Clock
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, few, regions, tiny_networks
 
-FEW = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+FEW = few(50)
 
 KINDS = (*NORMS, "l2")
 
@@ -132,7 +130,7 @@ def check_presolve(
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
-@settings(FEW, max_examples=150)
+@few(60)
 def test_every_claim_holds_whenever_the_time_ends(data: st.DataObject, kind: str) -> None:
     net = data.draw(tiny_networks(exact_ties=kind != "l2"))
     region = data.draw(regions(kind))
@@ -152,7 +150,7 @@ def test_every_claim_holds_whenever_the_time_ends(data: st.DataObject, kind: str
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
-@settings(FEW, max_examples=150)
+@few(60)
 def test_every_claim_holds_at_every_reachable_pattern(data: st.DataObject, kind: str) -> None:
     net = data.draw(tiny_networks(exact_ties=kind != "l2"))
     region = data.draw(regions(kind))

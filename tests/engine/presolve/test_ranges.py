@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.engine.presolve.conflicts import ConflictingPairs
 from bnncert.engine.presolve.ranges import sum_ranges
+from tests.strategies import few
 
-FEW = settings(max_examples=250, deadline=None, derandomize=True)
+FEW = few(80)
 
 Array = npt.NDArray[Any]
 

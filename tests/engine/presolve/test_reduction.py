@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.engine.presolve.reduction import UnstableProblem, reduce_target
@@ -17,8 +17,9 @@ from bnncert.engine.presolve.stability import stability
 from bnncert.model.network import Network
 from bnncert.problem import Objective, Target, robustness
 from bnncert.regions import Ball, Box, Region
+from tests.strategies import few
 
-CASES = settings(max_examples=50, deadline=None, derandomize=True)
+CASES = few(30)
 
 Array = npt.NDArray[Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -24,13 +24,12 @@ from bnncert.model.matrices import as_sparse
 from bnncert.model.network import Network
 from bnncert.regions import Ball, Box, Polytope, Region
 from tests.brute_force import TinyNetwork, reachable_first_layers
-from tests.every_mode import few
 from tests.kernel.test_branches import KINDS, first_signs, geometry_of
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, few, regions, tiny_networks
 from tests.test_grid_against_brute_force import GridQuestion, grid_questions
 from tests.tiny_convolutions import random_question
 
-CASES = settings(max_examples=50, deadline=None, derandomize=True)
+CASES = few(30)
 
 Array = npt.NDArray[Any]
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.presolve.triples import SHAPES, _coefficients
 from tests.engine.presolve.test_pipeline import reachable_patterns
-from tests.strategies import regions, tiny_networks
+from tests.strategies import few, regions, tiny_networks
 
-SOME = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+SOME = few(60)
 
 
 @given(data=st.data())

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -24,16 +24,14 @@ from bnncert.engine.search.restrict import Restriction, Restrictor
 from bnncert.engine.search.warm_start import Numbering, pair_keys
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel import check
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import robustness
 from tests.brute_force import true_margins
 from tests.engine.relaxations.reduced.test_coupling import any_case
 from tests.kernel.input_cuts import crossing
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, few, regions, tiny_networks
 
-SOME = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+SOME = few(40)
 
 
 def root_of(problem: ReducedProblem) -> Restriction | None:
@@ -69,7 +67,7 @@ def test_f_without_some_parts_is_never_above_f(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@settings(parent=SOME, max_examples=15)
+@few(15)
 def test_the_minimum_is_the_true_one(data: st.DataObject) -> None:
     net, region = any_case(data)
     truth = true_margins(net, region, 0)

@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -20,7 +20,7 @@ from bnncert.problem import robustness
 from bnncert.questions.prover import solve
 from tests.brute_force import TinyNetwork, TinyQuestion
 from tests.kernel.claims import unpack
-from tests.strategies import NORMS, questions
+from tests.strategies import NORMS, few, questions
 
 #: Small problems have quick relaxations: without this none of them would be enumerated.
 ALWAYS = mock.patch.object(node_patterns, "WORTH_IT", 0)
@@ -29,9 +29,7 @@ ALWAYS = mock.patch.object(node_patterns, "WORTH_IT", 0)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("most_open", [2, 15])
 @given(data=st.data())
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+@few(25)
 def test_branching_with_enumerated_nodes_agrees_with_brute_force(
     kind: str, most_open: int, data: st.DataObject
 ) -> None:

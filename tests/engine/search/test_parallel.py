@@ -16,7 +16,7 @@ from bnncert.engine.processes import WorkerProcess
 from bnncert.engine.relaxations.reduced.problem import reduce_objective
 from bnncert.engine.search import parallel
 from bnncert.engine.search.tree import Tree, TreeOptions
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import robustness
 
 
@@ -35,7 +35,7 @@ def test_two_processes_prove_what_one_does(
     play = parallel.work_on_nodes
     monkeypatch.setattr(parallel, "work_on_nodes", lambda *a: hands.append(play(*a)) or hands[-1])
     result = bnncert.verify(
-        *question, targets="runner-up", method="bab", timeout=120, options=Options(processes=2)
+        *question, rivals="runner-up", method="bab", timeout=120, options=Options(processes=2)
     )
     assert result.status == "robust"
     assert result.lower > 0
@@ -49,10 +49,10 @@ def test_a_worker_that_dies_loses_no_node(
     # The worker ends as soon as it starts: every node it held must come back.
     monkeypatch.setattr(parallel, "_prepare", _die)
     result = bnncert.verify(
-        *question, targets="runner-up", method="bab", timeout=120, options=Options(processes=2)
+        *question, rivals="runner-up", method="bab", timeout=120, options=Options(processes=2)
     )
     assert result.status == "robust"
-    alone = bnncert.verify(*question, targets="runner-up", method="bab", timeout=120)
+    alone = bnncert.verify(*question, rivals="runner-up", method="bab", timeout=120)
     assert result.targets[0].details["nodes"] >= alone.targets[0].details["nodes"] - 2
     assert np.isfinite(result.lower) and result.lower <= alone.lower + 100
 
@@ -86,7 +86,7 @@ def test_two_processes_find_the_minimum_of_one(monkeypatch: pytest.MonkeyPatch) 
         network,
         region,
         int(data.labels[3]),
-        targets="runner-up",
+        rivals="runner-up",
         method="bab",
         timeout=120,
         options=Options(processes=2),
@@ -128,7 +128,7 @@ def test_processes_that_cannot_be_started_are_not_needed(
     monkeypatch.setattr(WorkerProcess, "start", refuse)
     monkeypatch.setattr(parallel, "ALONE", 0.3)
     result = bnncert.verify(
-        *question, targets="runner-up", method="bab", timeout=120, options=Options(processes=2)
+        *question, rivals="runner-up", method="bab", timeout=120, options=Options(processes=2)
     )
     assert result.status == "robust"
     assert refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -14,11 +14,9 @@ from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_ob
 from bnncert.engine.search.branching import count_violated_pairs, objective_values
 from bnncert.engine.search.restrict import Restrictor
 from bnncert.problem import robustness
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, few, regions, tiny_networks
 
-SOME = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+SOME = few(60)
 
 
 def consistent(problem: ReducedProblem) -> np.ndarray:

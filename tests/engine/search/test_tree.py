@@ -1,4 +1,4 @@
-"""Branch and bound: complete on tiny networks, honest about limits."""
+"""Branch and bound: its tree, and what limits leave of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -23,54 +23,13 @@ from bnncert.engine.relaxations.reduced.problem import reduce_objective
 from bnncert.engine.search.frontier import Frontier, OpenNode
 from bnncert.engine.search.tree import Tree, TreeOptions
 from bnncert.kernel import check
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import robustness
 from tests.brute_force import true_margins
 from tests.engine.relaxations.reduced.test_coupling import any_case
 from tests.kernel.claims import unpack
 from tests.kernel.input_cuts import crossing
-from tests.strategies import NORMS, regions, tiny_networks
-from tests.test_against_brute_force import check_counterexample
-
-MANY = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-
-
-@pytest.mark.parametrize("kind", NORMS)
-@given(data=st.data())
-@MANY
-def test_branching_alone_agrees_with_brute_force(kind: str, data: st.DataObject) -> None:
-    net = data.draw(tiny_networks())
-    region = data.draw(regions(kind))
-    built = net.build()
-    label = data.draw(st.integers(0, built.classes - 1))
-    ties = data.draw(st.sampled_from(["violation", "robust"]))
-    truth = true_margins(net, region, label)
-    holds = all(m >= 0 if ties == "robust" else m > 0 for m in truth.values())
-    result = bnncert.verify(built, region, label, method="bab", ties=ties)
-    assert result.status == ("robust" if holds else "not_robust")
-    for target in result.targets:
-        assert target.rival is not None
-        assert target.lower <= truth[target.rival] <= target.upper
-    if not holds and ties == "violation":
-        check_counterexample(net, region, label, result)
-
-
-@given(data=st.data())
-@MANY
-def test_branching_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> None:
-    net = data.draw(tiny_networks(exact_ties=False))
-    region = data.draw(regions("l2"))
-    built = net.build()
-    truth = true_margins(net, region, 0)
-    expected = "robust" if min(truth.values()) > 0 else "not_robust"
-    result = bnncert.verify(built, region, 0, method="bab")
-    # A pattern that the disc only touches may stay open.
-    assert result.status in (expected, "unknown")
-    for target in result.targets:
-        assert target.rival is not None
-        assert target.lower <= truth[target.rival] <= target.upper
+from tests.strategies import few
 
 
 def demo_tree(delta: float, image: int, **options: Any) -> Tree:
@@ -218,9 +177,7 @@ def _raise_memory_error(*_: object) -> None:
 
 
 @given(data=st.data())
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+@few(12)
 def test_the_minimum_is_the_true_one(data: st.DataObject) -> None:
     net, region = any_case(data)
     truth = true_margins(net, region, 0)

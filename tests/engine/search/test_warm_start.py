@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.deadline import Deadline
@@ -14,11 +14,9 @@ from bnncert.engine.search.restrict import Restrictor
 from bnncert.engine.search.warm_start import Numbering, keep, start_from
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.problem import robustness
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, few, regions, tiny_networks
 
-SOME = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+SOME = few(60)
 
 
 @given(data=st.data())

@@ -6,14 +6,14 @@ import importlib.util
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
 from bnncert.errors import InputError, MissingExtraError
 from tests.brute_force import true_margins
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, few, regions, tiny_networks
 
 has_gurobi = importlib.util.find_spec("gurobipy") is not None
 needs_gurobi = pytest.mark.skipif(not has_gurobi, reason="needs the extra 'gurobi'")
@@ -23,9 +23,7 @@ GUROBI = Options(solver="gurobi")
 @needs_gurobi
 @pytest.mark.parametrize("method", ["milp", "minp"])
 @given(data=st.data())
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+@few(25)
 def test_it_agrees_with_brute_force(method: str, data: st.DataObject) -> None:
     kinds = [*NORMS, "l2"] if method == "minp" else NORMS
     kind = data.draw(st.sampled_from(kinds))

@@ -13,8 +13,13 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from bnncert.deadline import Deadline
 from bnncert.regions import Polytope
-from bnncert.regions.highs_ import LEAVE_SECONDS, HighsModel, LinearMaxima, LinearMaximum
-from bnncert.regions.linear_program import LinearProgram
+from bnncert.regions.linear_program import (
+    LEAVE_SECONDS,
+    HighsModel,
+    LinearMaxima,
+    LinearMaximum,
+    LinearProgram,
+)
 from tests.clock import Clock
 
 Array = npt.NDArray[Any]

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from bnncert.regions.linear_program import LinearProgram
+from tests.strategies import few
 
-CASES = settings(max_examples=100, deadline=None, derandomize=True)
+CASES = few(50)
 
 Array = npt.NDArray[Any]
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -18,20 +18,18 @@ from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_ob
 from bnncert.engine.relaxations.reduced.relaxation import ReducedRelaxation, relax_reduced
 from bnncert.engine.solvers.low_rank import solve_low_rank
 from bnncert.engine.solvers.structured import solve_structured
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import Target, robustness
 from tests.brute_force import true_margins
 from tests.engine.relaxations.reduced.test_components import window_rows
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, few, regions, tiny_networks
 
 #: How far the bound may stay below the optimum, as a share of what the tables can vary by.
 CLOSE = 0.01
 
 
 @given(data=st.data())
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+@few(15)
 def test_its_bounds_never_exceed_the_minimum(data: st.DataObject) -> None:
     net = data.draw(tiny_networks())
     region = data.draw(regions(data.draw(st.sampled_from(NORMS))))
@@ -81,30 +79,28 @@ def check(relaxation: ReducedRelaxation, seconds: float) -> None:
     np.testing.assert_allclose(np.diag(found.moments), 1.0)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_comes_close_on_tables_with_pairs(seed: int) -> None:
     relaxation = random_relaxation(seed, [20, 15, 12, 2], 0.2)
     assert relaxation.problem.pair_first.size
     check(relaxation, 20)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_comes_close_without_pairs(seed: int) -> None:
     relaxation = random_relaxation(seed, [30, 12, 20, 2], 2.0)
     assert not relaxation.problem.pair_first.size
     check(relaxation, 20)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_comes_close_with_gates(seed: int) -> None:
     relaxation = random_relaxation(seed, [20, 12, 10, 10, 2], 0.1)
     assert relaxation.problem.outputs.size
     check(relaxation, 20)
 
 
-@pytest.mark.parametrize(
-    ("index", "delta", "network"), [(0, 0.25, "sparse"), (1, 0.5, "sparse"), (2, 0.25, "dense")]
-)
+@pytest.mark.parametrize(("index", "delta", "network"), [(0, 0.25, "sparse"), (2, 0.25, "dense")])
 def test_it_comes_close_on_demo_images(index: int, delta: float, network: str) -> None:
     check(demo_relaxation(index, delta, network), 20)
 
@@ -149,7 +145,7 @@ def test_a_thousand_variables_beat_the_other_bounds() -> None:
     bound = relaxation.bound(found.multipliers)
     interval = interval_proof(target, presolved.bounds[-1])[0]
     label = 1 - (target.rival or 0)
-    linear = bnncert.bound(network, region, label, targets="runner-up", method="lp").lower
+    linear = bnncert.bound(network, region, label, rivals="runner-up", method="lp").lower
     # Every point of the region is worth at least the bound.
     rng = np.random.default_rng(1)
     points = rng.uniform(region.lo, region.hi, size=(200, network.inputs))

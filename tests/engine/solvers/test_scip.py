@@ -16,8 +16,7 @@ import scipy.sparse as sp
 
 from bnncert.deadline import Deadline
 from bnncert.engine.solvers.scip_ import ScipModel
-from bnncert.regions.highs_ import HighsModel
-from bnncert.regions.linear_program import LinearProgram
+from bnncert.regions.linear_program import HighsModel, LinearProgram
 
 pytest.importorskip("pyscipopt", reason="pyscipopt is not installed: pip install 'bnncert[scip]'")
 

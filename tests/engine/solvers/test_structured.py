@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.deadline import Deadline
@@ -22,10 +22,9 @@ from bnncert.engine.solvers.structured_program import (
     StructuredProgram,
     starting_point,
 )
+from tests.strategies import few
 
-FEW = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+FEW = few(50)
 
 Array = npt.NDArray[Any]
 
@@ -239,7 +238,7 @@ def test_it_stops_below() -> None:
 
 
 @given(seed=st.integers(0, 10**6), shift=st.sampled_from([-2.0, -0.1, 0.1, 2.0]))
-@settings(FEW, max_examples=40)
+@few(25)
 def test_above_and_below_decide_what_the_optimum_decides(seed: int, shift: float) -> None:
     program = relax_reduced(hard_problem(4, seed)).program
     whole = solve_structured(program, NEVER)
@@ -257,7 +256,7 @@ def test_a_wide_gap_is_reached_sooner() -> None:
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(FEW, max_examples=40)
+@few(25)
 def test_it_stops_where_nothing_between_both_values_matters(seed: int) -> None:
     program = relax_reduced(hard_problem(4, seed)).program
     whole = solve_structured(program, NEVER)

@@ -13,7 +13,7 @@ import bnncert
 from bnncert.cli.command_question import radius_option
 from bnncert.cli.program import main
 from bnncert.errors import FormatError, InputError
-from bnncert.model.bundled import load_demo_network
+from bnncert.model.loading import load_demo_network
 
 STEP = 0.125
 

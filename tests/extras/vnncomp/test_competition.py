@@ -610,13 +610,13 @@ def test_one_instance_leaves_a_margin(
         assert result.read_text() == "unknown\n"
         return CompetitionAnswer("timeout")
 
-    monkeypatch.setattr("bnncert.cli.vnncomp_instance.run_instance", stub)
+    monkeypatch.setattr("bnncert.extras.vnncomp.scripted_answer.run_instance", stub)
     folder, result = category.parent, category.parent / "result.txt"
     files = (str(folder / "onnx/packed.onnx"), str(folder / "vnnlib/far.vnnlib"), str(result))
     assert run("vnncomp-instance", *files, "480").code == 0
     assert result.read_text() == "timeout\n"
     started = str(time.time() - 7)
-    assert run("vnncomp-instance", *files, "10", "--started", started).code == 0
+    assert run("vnncomp-instance", *files, "10", started).code == 0
     assert [limit[:2] for limit in limits] == [(478.0, 0.5), (9.5, 0.125)]
     assert limits[0][2] < 5 < 7 <= limits[1][2] < 12
     refused = run("vnncomp-instance", *files, "inf")

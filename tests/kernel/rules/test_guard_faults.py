@@ -25,10 +25,10 @@ from bnncert.kernel.rules.fault_losses import (
 from bnncert.kernel.rules.fault_questions import FaultScope, FaultSetting
 from bnncert.kernel.rules.weight_flips import NEVER, Fault, flip_costs, flip_network, with_faults
 from bnncert.kernel.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
-from tests.every_mode import few
 from tests.kernel.rules.plain_layers import derived_outcomes, in_units
 from tests.plain_network import PlainNetwork, flipped, is_other, random_plain, subsets
 from tests.questions.faults.oracle import least_faults, places
+from tests.strategies import few
 
 seeds = given(seed=st.integers(0, 2**32 - 1))
 

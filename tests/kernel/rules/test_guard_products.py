@@ -20,10 +20,10 @@ from bnncert.kernel.rules.disagreement import Condition, disagreement, disagreem
 from bnncert.kernel.rules.product import product_network
 from bnncert.kernel.rules.relation_products import Relation, increase_product, values_product
 from bnncert.model.matrices import as_sparse
-from tests.every_mode import few
 from tests.kernel.rules.plain_layers import derived_outcomes, in_units, neuron_signs
 from tests.plain_network import PlainNetwork, first_best, random_plain
 from tests.questions.compare.guard import changed_network
+from tests.strategies import few
 
 seeds = given(seed=st.integers(0, 2**32 - 1))
 

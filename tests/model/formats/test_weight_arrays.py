@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.errors import FormatError
@@ -29,8 +29,9 @@ from bnncert.model.formats.weight_arrays import (
 )
 from bnncert.model.loading import load
 from bnncert.model.network import Network
+from tests.strategies import few
 
-CASES = settings(max_examples=60, deadline=None, derandomize=True)
+CASES = few(40)
 
 Array = npt.NDArray[Any]
 

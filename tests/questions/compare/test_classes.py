@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.questions.compare.difference import UNDETERMINED, exact_classes
+from bnncert.questions.exact_evaluation import UNDETERMINED, determined_classes
 from tests.brute_force import TinyNetwork
 from tests.questions.compare.pairs import classes_at
 from tests.random_questions import random_network
@@ -34,7 +34,7 @@ def test_classes_are_those_of_rational_arithmetic(seed: int) -> None:
     points = np.vstack(
         [rng.integers(-6, 7, (10, 3)) / 4, rng.normal(0, 1, (5, 3)), np.zeros((1, 3))]
     )
-    found = exact_classes(net.build(), points, Deadline(None))
+    found = determined_classes(net.build(), points, Deadline(None))
     for point, answer in zip(points, found.tolist(), strict=True):
         wanted = classes_at(net, [Fraction(v) for v in point.tolist()])
         assert wanted == {answer} if len(wanted) == 1 else answer == UNDETERMINED
@@ -51,13 +51,13 @@ def test_a_sum_that_floats_do_not_decide() -> None:
     below, above = float(exact), float(np.nextafter(float(exact), -np.inf))
     points = np.array([[1.0, 1.0, v] for v in (below, above)])
     wanted = [0 if exact > Fraction(v) else 1 for v in (below, above)]
-    assert exact_classes(net.build(), points, Deadline(None)).tolist() == wanted == [1, 0]
+    assert determined_classes(net.build(), points, Deadline(None)).tolist() == wanted == [1, 0]
 
 
 def test_time_that_is_up() -> None:
     net = random_network(np.random.default_rng(0), 2, "plus").build()
     with pytest.raises(OutOfTimeError):
-        exact_classes(net, np.zeros((3, 2)), Deadline(1e-9))
+        determined_classes(net, np.zeros((3, 2)), Deadline(1e-9))
 
 
 def test_irrational_thresholds_are_compared_as_enclosures() -> None:

@@ -141,7 +141,7 @@ class Certified:
         try:
             found = bnncert.count(
                 *(question.network, question.region, question.label),
-                targets=tuple(stated["rivals"]) or "all",
+                rivals=tuple(stated["rivals"]) or "all",
                 ties=stated["ties"],
                 samples=0,
             )
@@ -254,7 +254,7 @@ def test_the_words_say_what_is_counted_of_some_rivals(
 ) -> None:
     net, ball = three_classes()
     asked = {"ties": ties, "timeout": 60, "certificate": tmp_path / "c"}
-    found = bnncert.count(net, ball, 0, targets=[1], **asked)
+    found = bnncert.count(net, ball, 0, rivals=[1], **asked)
     assert found.summary == f"of 6 points, {words}"
     assert f": {words} (" in check(tmp_path / "c", net).statement
     number = {"violation": 6, "robust": 4}[ties]

@@ -151,11 +151,11 @@ def test_a_misclassified_centre_is_counted() -> None:
     assert found.lower + mine.lower >= found.total
 
 
-def test_targets_restrict_which_classes_count() -> None:
+def test_rivals_restrict_which_classes_count() -> None:
     question = binary_question(10, 5)
     rivals = [k for k in range(3) if k != question.label]
     single = [
-        bnncert.count(question.network, question.region, question.label, targets=k, samples=0).lower
+        bnncert.count(question.network, question.region, question.label, rivals=k, samples=0).lower
         for k in rivals
     ]
     both = bnncert.count(question.network, question.region, question.label, samples=0).lower

@@ -20,9 +20,9 @@ from tests.brute_force import (
     rival_target,
     scores_of,
 )
-from tests.every_mode import few
 from tests.plain_network import SIGNS_AT_ZERO, TIES
 from tests.random_questions import random_network
+from tests.strategies import few
 
 #: Networks that are drawn until the class of the image can change.
 MOST_DRAWS = 8

@@ -18,7 +18,7 @@ import bnncert
 from bnncert import Ball, BnncertError, Counterexample, InputError, Network
 from bnncert.cli.program import main
 from bnncert.engine.verdict import Result, TargetResult
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import Problem
 from bnncert.questions.prover import Prover
 from bnncert.questions.radius.radius import RealSearch, distance
@@ -122,9 +122,9 @@ def test_a_wrong_centre_is_falsified_at_zero(diamond: Network) -> None:
 def test_targets_and_ties_are_part_of_the_question(diamond: Network) -> None:
     # With the biases 2, 0, 0.5 class 1 only ties where h = (-,+).
     tied = Network.from_arrays(WEIGHTS, [np.zeros(2), np.array([2.0, 0.0, 0.5])])
-    strict = bnncert.radius(tied, CENTRE, 0, targets=1, maximum=0.9, tolerance=0.01)
+    strict = bnncert.radius(tied, CENTRE, 0, rivals=1, maximum=0.9, tolerance=0.01)
     assert strict.lower <= 0.5 <= strict.upper
-    fine = bnncert.radius(tied, CENTRE, 0, targets=1, ties="robust", maximum=0.9)
+    fine = bnncert.radius(tied, CENTRE, 0, rivals=1, ties="robust", maximum=0.9)
     assert (fine.lower, fine.upper, fine.covers_data) == (0.9, math.inf, False)
 
 

@@ -14,7 +14,6 @@ from hypothesis import given
 import bnncert
 from bnncert.regions import ImagePath
 from tests.brute_force import last_layers_at, scores_of
-from tests.every_mode import few
 from tests.questions.shapes.oracle import (
     PathQuestion,
     UnionBruteForce,
@@ -23,6 +22,7 @@ from tests.questions.shapes.oracle import (
     path_questions,
     union_questions,
 )
+from tests.strategies import few
 
 
 def nearest_violation(question: PathQuestion) -> tuple[Fraction, bool] | None:

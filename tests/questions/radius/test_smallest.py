@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -22,12 +22,12 @@ from bnncert import Ball, Grid, InputError, L0Ball, Network, Options
 from bnncert.deadline import TIME_IS_UP, OutOfTimeError
 from bnncert.engine.answer import Interrupted
 from bnncert.kernel import check as check_certificate
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.questions.radius.smallest import Known, WholeSearch, smallest
 from bnncert.questions.radius.whole_distances import WholeDistances
 from tests.brute_force import TinyNetwork, last_layers_at, scores_of
 from tests.in_process import command_line
-from tests.strategies import tiny_networks
+from tests.strategies import few, tiny_networks
 
 NORMS: tuple[Any, ...] = ("linf", "l1", "l2", "l0")
 
@@ -83,12 +83,7 @@ def true_minimum(
 def test_the_minimum_is_that_of_all_grid_points(norm: Any) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(
-        max_examples=40,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    @few(40)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         net = data.draw(tiny_networks())
@@ -254,16 +249,16 @@ def test_the_certificate_is_that_of_the_last_proof_or_there_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Proofs of smaller counts have certificates, but these do not show the certified side."""
-    from bnncert.proofs import writing
+    from bnncert.proofs import claims
 
-    written = writing.write_proof
+    written = claims.write_proof
 
     def write(path: Any, problem: Any, *arguments: Any, **options: Any) -> None:
         if problem.region.radius >= MINIMA["l1"] - 1:
-            raise writing.CertificateError("no certificate: too hard")
+            raise claims.CertificateError("no certificate: too hard")
         written(path, problem, *arguments, **options)
 
-    monkeypatch.setattr(writing, "write_proof", write)
+    monkeypatch.setattr(claims, "write_proof", write)
     result = smallest(SUM, integers("l1"), 0, timeout=20, certificate=tmp_path / "proof.bnncert")
     assert result.minimum == MINIMA["l1"]
     assert (result.certificate, result.no_certificate) == (None, "no certificate: too hard")
@@ -302,9 +297,9 @@ def test_the_certificate_gets_all_the_time_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first attempt for the certified side is late, the second one has the rest of the time."""
-    from bnncert.proofs import writing
+    from bnncert.proofs import claims
 
-    written, seen = writing.write_proof, set()
+    written, seen = claims.write_proof, set()
 
     def write(path: Any, problem: Any, *arguments: Any, **options: Any) -> None:
         if problem.region.radius not in seen:
@@ -312,7 +307,7 @@ def test_the_certificate_gets_all_the_time_that_is_left(
             raise OutOfTimeError(TIME_IS_UP)
         written(path, problem, *arguments, **options)
 
-    monkeypatch.setattr(writing, "write_proof", write)
+    monkeypatch.setattr(claims, "write_proof", write)
     path = tmp_path / "proof.bnncert"
     result = smallest(SUM, integers("l1"), 0, timeout=20, certificate=path)
     assert (result.certificate, result.no_certificate) == (str(path), "")

@@ -30,8 +30,8 @@ from bnncert.kernel.rules.relation_products import (
 from bnncert.proofs.claims import write_claim
 from bnncert.proofs.writing import write_counterexample
 from bnncert.questions.relations.relation_answer import RelationResult
-from bnncert.questions.relations.relation_parts import PairQuestion, make_parts
-from bnncert.questions.relations.relation_search import relation_claim, violated_problem
+from bnncert.questions.relations.relation_parts import PairParts, PairQuestion, relation_claim
+from bnncert.questions.relations.relation_search import violated_problem
 from bnncert.questions.relations.relations import feature_change
 from tests.brute_force import TinyNetwork
 from tests.random_questions import random_network
@@ -39,7 +39,7 @@ from tests.strategies import tiny_networks
 
 #: Without shrinking, which would ask many more questions.
 MANY = settings(
-    max_examples=50,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
@@ -335,7 +335,7 @@ def forged(
     """Write the claim that a relation fails in feature 0 at a point of the product."""
     change = feature_change(0, REAL, "x")
     question = PairQuestion(network, REAL, (change,), (), relation, ("x", "y"))
-    (part,) = make_parts(question)
+    (part,) = PairParts(question)
     chosen, problem = violated_problem(part, relation, classes)
     name = problem.targets[0].name
     found = Counterexample(np.array(point), None, name, Fraction(0), np.zeros(2))

@@ -22,7 +22,7 @@ from bnncert.kernel import check
 from bnncert.problem import Ties, robustness
 from bnncert.regions import ImagePath, ImageUnion
 from tests.brute_force import TinyNetwork, TinyQuestion
-from tests.every_mode import agree_in_every_mode, few
+from tests.every_mode import agree_in_every_mode
 from tests.guarded import never_wrong
 from tests.questions.shapes.guard import shapes
 from tests.questions.shapes.oracle import (
@@ -34,11 +34,11 @@ from tests.questions.shapes.oracle import (
     path_questions,
     union_questions,
 )
-from tests.strategies import questions
+from tests.strategies import few, questions
 
 
 def test_shapes_have_the_verdict_of_all_images() -> None:
-    never_wrong(shapes, 300, occurs=["robust", "not_robust", "certificates"])
+    never_wrong(shapes, 200, occurs=["robust", "not_robust", "certificates"])
 
 
 # -- unions of boxes: patches, shifts and brightness in steps ---------------------------------

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import bnncert
@@ -27,6 +27,7 @@ from tests.engine.relaxations.moments.test_theorems import (
     true_minimum,
     unreduced,
 )
+from tests.strategies import few
 
 ENCODINGS: tuple[Encoding, ...] = ("standard", "tight-plain", "tight")
 
@@ -69,7 +70,7 @@ def region_of(kind: str, seed: int) -> bnncert.Region:
 @pytest.mark.parametrize("kind", ["linf", "l2", "box", "polytope"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 3))
-@settings(max_examples=6, deadline=None, derandomize=True)
+@few(6)
 def test_the_value_is_that_of_the_conic_form(
     kind: str, encoding: Encoding, seed: int, depth: int
 ) -> None:
@@ -83,7 +84,7 @@ def test_the_value_is_that_of_the_conic_form(
 
 @pytest.mark.parametrize("kind", ["linf", "l2", "polytope"])
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 3))
-@settings(max_examples=10, deadline=None, derandomize=True)
+@few(10)
 def test_bounds_are_ordered_and_below_the_minimum(kind: str, seed: int, depth: int) -> None:
     net, d = random_network(seed, depth)
     region = region_of(kind, seed)
@@ -100,7 +101,7 @@ def test_bounds_are_ordered_and_below_the_minimum(kind: str, seed: int, depth: i
 
 @pytest.mark.parametrize("kind", ["box", "disc"])
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 3))
-@settings(max_examples=10, deadline=None, derandomize=True)
+@few(10)
 def test_the_theorems_hold_with_every_neuron_open(kind: str, seed: int, depth: int) -> None:
     """The order of the paper's bounds, in its own setting: bounds +-nv and no stable neurons."""
     net, d = random_network(seed, depth)
@@ -129,7 +130,7 @@ def test_the_toy_network_of_the_paper(encoding: Encoding) -> None:
 
 @pytest.mark.parametrize("kind", ["linf", "l2", "polytope"])
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 3), encoding=st.sampled_from(ENCODINGS))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@few(15)
 def test_any_multipliers_give_a_bound(kind: str, seed: int, depth: int, encoding: Encoding) -> None:
     net, d = random_network(seed, depth)
     region = region_of(kind, seed)

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -23,9 +23,9 @@ from bnncert.engine.relaxations.moments.polynomial import Polynomial, Polynomial
 from bnncert.engine.relaxations.moments.relaxation import relax
 from bnncert.engine.solvers.clarabel_ import ClarabelSolver
 from bnncert.problem import Target
-from bnncert.regions.highs_ import HighsModel
-from bnncert.regions.linear_block import input_block
+from bnncert.regions.linear_program import HighsModel, input_block
 from tests.brute_force import TinyNetwork, reachable_last_layers
+from tests.strategies import few
 
 #: Interior-point accuracy after the rigorous correction.
 TOLERANCE = 2e-5
@@ -87,7 +87,7 @@ def true_minimum(net: TinyNetwork, region: bnncert.Region, d: np.ndarray) -> flo
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@few(15)
 def test_bounds_are_ordered_on_a_box(depth: int, seed: int) -> None:
     net, d = random_network(seed, depth)
     region = bnncert.Box([-1.0, -1.0], [1.0, 1.0])
@@ -112,7 +112,7 @@ def test_bounds_are_ordered_on_a_box(depth: int, seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=25, deadline=None, derandomize=True)
+@few(25)
 def test_bounds_are_ordered_on_a_disc(seed: int) -> None:
     net, d = random_network(seed, 2)
     rng = np.random.default_rng(seed)
@@ -127,7 +127,7 @@ def test_bounds_are_ordered_on_a_disc(seed: int) -> None:
 @pytest.mark.parametrize("encoding", ["standard", "tight-plain", "tight"])
 @pytest.mark.parametrize("sparsity", ["layered", "chordal"])
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 3))
-@settings(max_examples=8, deadline=None, derandomize=True)
+@few(8)
 def test_sparse_equals_dense_at_order_1(
     encoding: Encoding, sparsity: Sparsity, seed: int, depth: int
 ) -> None:
@@ -138,7 +138,7 @@ def test_sparse_equals_dense_at_order_1(
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@few(15)
 def test_pairwise_cliques_are_coarser(seed: int) -> None:
     net, d = random_network(seed, 2)
     region = bnncert.Box([-1.0, -1.0], [1.0, 1.0])
@@ -149,7 +149,7 @@ def test_pairwise_cliques_are_coarser(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6), depth=st.integers(2, 3))
-@settings(max_examples=20, deadline=None, derandomize=True)
+@few(20)
 def test_an_affine_function_that_only_lp_bounds_by_zero(seed: int, depth: int) -> None:
     # Hardness of the first order: f = x - (2 (w.y + b) / (nv + b) - 1) is >= 0 in the LP,
     # while the standard first-order relaxation goes down to -1.
@@ -172,7 +172,7 @@ def test_an_affine_function_that_only_lp_bounds_by_zero(seed: int, depth: int) -
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@few(25)
 def test_without_tautologies_the_papers_moment_matrix_is_feasible(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 6))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -29,10 +29,9 @@ from bnncert.engine.solvers.structured import solve_structured
 from bnncert.problem import robustness
 from tests.brute_force import TinyNetwork, true_margins
 from tests.engine.relaxations.reduced.test_relaxation import cube, objectives, open_networks
+from tests.strategies import few
 
-FEW = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+FEW = few(25)
 
 Array = npt.NDArray[Any]
 

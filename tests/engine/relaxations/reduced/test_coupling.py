@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bnncert
@@ -30,11 +30,9 @@ from bnncert.engine.solvers.structured import solve_structured
 from bnncert.engine.solvers.structured_program import StructuredMultipliers
 from bnncert.problem import robustness
 from tests.brute_force import TinyNetwork, true_margins
-from tests.strategies import regions, tiny_networks
+from tests.strategies import few, regions, tiny_networks
 
-FEW = settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+FEW = few(10)
 
 Array = npt.NDArray[Any]
 
@@ -118,7 +116,7 @@ def solved(problem: ReducedProblem) -> tuple[float, StructuredMultipliers, float
 
 
 @given(data=st.data())
-@settings(FEW, max_examples=20)
+@few(20)
 def test_the_bound_is_below_the_minimum(data: st.DataObject) -> None:
     net, region = any_case(data)
     truth = true_margins(net, region, 0)

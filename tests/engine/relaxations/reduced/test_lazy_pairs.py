@@ -17,7 +17,7 @@ from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_ob
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.solvers.structured_program import StructuredMultipliers
 from bnncert.kernel import check
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import robustness
 from tests.brute_force import true_margins
 from tests.engine.relaxations.reduced.test_relaxation import FEW
@@ -59,7 +59,7 @@ def test_enough_rounds_end_at_the_bound_of_all_pairs(image: int, lazy: pytest.Mo
     def lower() -> float:
         options = bnncert.Options(coupling="off")
         return bnncert.bound(
-            network, region, label, targets="runner-up", method="sdp", options=options
+            network, region, label, rivals="runner-up", method="sdp", options=options
         ).lower
 
     lazy.setattr(solve_relaxation, "PAIR_ROUNDS", 1)
@@ -76,7 +76,7 @@ def test_a_certificate_is_accepted(tmp_path: Path, lazy: pytest.MonkeyPatch) -> 
     network = load_demo_network("dense")
     path = tmp_path / "proof.bnncert"
     result = bnncert.verify(
-        network, region, label, targets="runner-up", method="sdp", certificate=path
+        network, region, label, rivals="runner-up", method="sdp", certificate=path
     )
     assert result.status == "robust"
     assert check(path, network).verdict == "robust"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import bnncert
@@ -29,11 +29,9 @@ from bnncert.engine.solvers.structured_program import StructuredMultipliers
 from bnncert.problem import Objective, robustness
 from tests.brute_force import TinyNetwork, true_margins
 from tests.engine.presolve.test_pipeline import reachable_patterns
-from tests.strategies import NORMS, regions, tiny_networks
+from tests.strategies import NORMS, few, regions, tiny_networks
 
-FEW = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+FEW = few(30)
 
 Array = npt.NDArray[Any]
 
@@ -109,7 +107,7 @@ def solved_value(problem: ReducedProblem) -> tuple[ReducedRelaxation, Structured
 
 
 @given(data=st.data(), kind=st.sampled_from([*NORMS, "l2"]))
-@settings(FEW, max_examples=80)
+@few(45)
 def test_the_bound_is_below_the_minimum(data: st.DataObject, kind: str) -> None:
     net = data.draw(tiny_networks(exact_ties=kind != "l2", max_depth=4))
     region = data.draw(regions(kind))
@@ -363,7 +361,7 @@ def disturbed(
     special=st.sampled_from([None, None, None, np.nan, np.inf, -np.inf]),
     seed=st.integers(0, 10**6),
 )
-@settings(FEW, max_examples=70)
+@few(40)
 def test_wrong_multipliers_never_give_a_wrong_bound(
     data: st.DataObject, exponent: int, special: float | None, seed: int
 ) -> None:
@@ -504,7 +502,7 @@ def test_a_triangle_inequality_is_found() -> None:
 
 
 @given(data=st.data())
-@settings(FEW, max_examples=70)
+@few(40)
 def test_tables_and_gates_describe_every_reachable_pattern(data: st.DataObject) -> None:
     net, region = any_case(data)
     presolved = presolve(net.build(), region)

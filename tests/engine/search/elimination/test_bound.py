@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.deadline import Deadline, OutOfTimeError
@@ -30,6 +30,7 @@ from bnncert.engine.search.elimination.buckets import (
     float_type,
 )
 from bnncert.engine.search.elimination.elimination_plan import make_plan
+from tests.strategies import few
 
 FOREVER = Deadline(None)
 ROOMY = EliminationLimits()
@@ -75,7 +76,7 @@ def brute_force(model: Model) -> np.ndarray:
 
 
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([8, 8, 2**20, 2**30]))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@few(40)
 def test_the_minimum_is_that_of_all_patterns(seed: int, scale: int) -> None:
     model = random_model(np.random.default_rng(seed), scale)
     scopes = model.scopes()

@@ -15,7 +15,7 @@ import pytest
 import bnncert
 from bnncert import Ball, Network, OutsideDataBoxWarning
 from bnncert.errors import InputError
-from bnncert.model.pixel_scale import PixelScale
+from bnncert.regions.radii import PixelScale
 from bnncert.results.store import ResultsFile
 from tests.cli.diamond import DIAMOND, Run, read_json, write_network
 from tests.cli.test_question import one_line
