@@ -25,10 +25,11 @@ $(VENV)/docs: $(VENV)/core
 demo: $(VENV)/core
 	$(BIN)/bnncert demo
 
-# The tests start the program some hundred times: it is compiled once, even where Python may not cache.
+# The tests start the program some hundred times, and each of two processes rewrites the assertions of all tests: both are
+# compiled once, even where Python may not cache.
 test: $(VENV)/test
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/lint
 	$(BIN)/ruff check src tests benchmarks docs .ci

@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     arguments = parser.parse_args()
     found = panels(read_recorded(arguments.results))
-    images = [p for p in found if p.key.norm in SCALE and p.key.targets == "runner-up"]
+    images = [p for p in found if p.key.norm in SCALE and p.key.rivals == "runner-up"]
     drawn = [p for p in found if p.network.name in PAPER_RANDOM]
     for part, made in ((images, certified), (images, improvement), (drawn, random_networks)):
         print(made(part) + "\n")

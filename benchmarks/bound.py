@@ -35,7 +35,7 @@ import numpy as np
 
 import bnncert
 from bnncert.engine.verdict import Result
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 
 EIGHT_BITS = 127.5
 
@@ -54,7 +54,7 @@ def run(
         network,
         region,
         label,
-        targets="runner-up",
+        rivals="runner-up",
         method=method,
         timeout=seconds,
         options=bnncert.Options(**options),  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ def certified(names: list[str], count: int, runs: TightRuns, short: TightRuns) -
             asked += 1
             region = bnncert.Ball("linf", point, 0.5 / EIGHT_BITS, -1.0, 1.0)
             for method in ("lp", "sdp"):
-                result = bnncert.verify(network, region, label, targets="runner-up", method=method)
+                result = bnncert.verify(network, region, label, rivals="runner-up", method=method)
                 proved[method] += int(result.status == "robust")
             if runs.limit > 0:
                 tight = runs.known.get((name, i, 0.5)) or short.get(name, i, 0.5, label)

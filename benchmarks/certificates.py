@@ -1,7 +1,7 @@
 """Certificates of robust verdicts: how many, how large, and how long writing and checking takes.
 
     python benchmarks/certificates.py [--images 20] [--seconds 60] [--networks sparse,dense]
-                                      [--norm linf] [--deltas 0.25,0.5] [--targets runner-up]
+                                      [--norm linf] [--deltas 0.25,0.5] [--rivals runner-up]
                                       [--arithmetic real]
 
 Every image is verified twice: without a certificate (the time that checking is compared with) and
@@ -20,7 +20,7 @@ import numpy as np
 
 import bnncert
 from bnncert.kernel import check
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 
 SCALE = {"linf": 127.5, "l2": 255.0}
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--networks", default="sparse,dense")
     parser.add_argument("--norm", choices=["linf", "l2"], default="linf")
     parser.add_argument("--deltas", default="0.25,0.5")
-    parser.add_argument("--targets", default="runner-up")
+    parser.add_argument("--rivals", default="runner-up")
     parser.add_argument("--arithmetic", choices=["real", "float32"], default="real")
     arguments = parser.parse_args()
     data = load_demo_images()
@@ -63,7 +63,7 @@ def main() -> None:
                     network,
                     region,
                     label,
-                    targets=arguments.targets,
+                    rivals=arguments.rivals,
                     timeout=arguments.seconds,
                     arithmetic=arguments.arithmetic,
                     options=bnncert.Options(processes=0),
@@ -78,7 +78,7 @@ def main() -> None:
                         network,
                         region,
                         label,
-                        targets=arguments.targets,
+                        rivals=arguments.rivals,
                         timeout=4 * arguments.seconds,
                         arithmetic=arguments.arithmetic,
                         certificate=path,

@@ -57,7 +57,7 @@ def main() -> None:
                     network,
                     ball,
                     int(labels[i]),
-                    targets="runner-up",
+                    rivals="runner-up",
                     method=method,
                     timeout=arguments.seconds,
                 )

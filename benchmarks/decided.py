@@ -1,7 +1,7 @@
 """How many instances `auto` decides, per radius, beside the paper and beside the Soft-MILP.
 
     python benchmarks/decided.py [--images 20] [--seconds 60] [--networks sparse,dense]
-                                 [--norm linf] [--deltas 0.25,0.5,1.0] [--targets runner-up,all]
+                                 [--norm linf] [--deltas 0.25,0.5,1.0] [--rivals runner-up,all]
                                  [--soft-images 0] [--processes 0]
 
 delta_inf = 127.5 eps and delta_2 = 255 eps on data in [-1, 1].  Misclassified images are left out,
@@ -20,7 +20,7 @@ import numpy as np
 
 import bnncert
 from bnncert.engine.verdict import Result
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 
 SCALE = {"linf": 127.5, "l2": 255.0}
 
@@ -43,7 +43,7 @@ def decide(
     network: bnncert.Network,
     region: bnncert.Region,
     label: int,
-    targets: str,
+    rivals: str,
     method: str,
     seconds: float,
     processes: int,
@@ -55,7 +55,7 @@ def decide(
         network,
         region,
         label,
-        targets=targets,  # type: ignore[arg-type]
+        rivals=rivals,  # type: ignore[arg-type]
         method=method,
         timeout=seconds,
         options=bnncert.Options(processes=processes, **options),  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--networks", default="sparse,dense")
     parser.add_argument("--norm", choices=["linf", "l2"], default="linf")
     parser.add_argument("--deltas", default="0.25,0.5,1.0")
-    parser.add_argument("--targets", default="runner-up,all")
+    parser.add_argument("--rivals", default="runner-up,all")
     parser.add_argument("--soft-images", type=int, default=0)
     parser.add_argument("--processes", type=int, default=0)
     arguments = parser.parse_args()
@@ -80,7 +80,7 @@ def main() -> None:
     for name in arguments.networks.split(","):
         network = load_demo_network(name)
         for delta in map(float, arguments.deltas.split(",")):
-            for targets in arguments.targets.split(","):
+            for rivals in arguments.rivals.split(","):
                 counts: Counter[str] = Counter()
                 stages: Counter[str] = Counter()
                 slowest = 0.0
@@ -93,7 +93,7 @@ def main() -> None:
                         arguments.norm, point, delta / SCALE[arguments.norm], -1.0, 1.0
                     )
                     result, seconds = decide(
-                        network, region, label, targets, "auto", limit, processes
+                        network, region, label, rivals, "auto", limit, processes
                     )
                     counts[result.status] += 1
                     slowest = max(slowest, seconds)
@@ -101,11 +101,11 @@ def main() -> None:
                     last = {t.stage for t in result.targets if t.status in ("robust", "not_robust")}
                     stage = max(last, key=STAGES.index) if last else "-"
                     stages[stage if result.status in ("robust", "not_robust") else "open"] += 1
-                    text = f"  {name} {delta:5.2f} {targets:9s} image {i:2d} {result.status:10s}"
+                    text = f"  {name} {delta:5.2f} {rivals:9s} image {i:2d} {result.status:10s}"
                     text += f" {seconds:6.2f} s {stage:8s} nodes {nodes}"
-                    if i < arguments.soft_images and targets == "runner-up":
+                    if i < arguments.soft_images and rivals == "runner-up":
                         other, taken = decide(
-                            network, region, label, targets, "milp", limit, 0, form="soft"
+                            network, region, label, rivals, "milp", limit, 0, form="soft"
                         )
                         done = other.status in ("robust", "not_robust")
                         if done or result.status in ("robust", "not_robust"):
@@ -117,7 +117,7 @@ def main() -> None:
                 asked = arguments.images - counts["misclassified"]
                 paper = PAPER.get((name, arguments.norm, delta))
                 lines.append(
-                    f"{name:6s} {arguments.norm} {delta:5.2f} {targets:9s}: decided {decided} of "
+                    f"{name:6s} {arguments.norm} {delta:5.2f} {rivals:9s}: decided {decided} of "
                     f"{asked} (robust {counts['robust']}, not robust {counts['not_robust']}), "
                     f"slowest {slowest:.1f} s, by {dict(stages)}"
                     + (f"; the paper {paper} %" if paper is not None else "")

@@ -85,6 +85,8 @@ def ask(question: Question, method: str, processes: int) -> Answer:
         question.network,
         question.region,
         question.label,
+        rivals=question.rivals,
+        ties=question.ties,
         method=method,
         timeout=question.seconds,
         options=bnncert.Options(processes=processes),
@@ -110,7 +112,7 @@ def ask(question: Question, method: str, processes: int) -> Answer:
 def certified(question: Question, answer: Answer, method: str, processes: int) -> Answer:
     """Answer a question once more with a certificate, and check that."""
     from bnncert.kernel import RejectedError, UnreadableError, check
-    from bnncert.proofs import writing as written
+    from bnncert.proofs import claims as written
 
     writing = [0.0]
     write_proof = written.write_proof
@@ -130,6 +132,8 @@ def certified(question: Question, answer: Answer, method: str, processes: int) -
                 question.network,
                 question.region,
                 question.label,
+                rivals=question.rivals,
+                ties=question.ties,
                 method=method,
                 timeout=CERTIFICATE_SHARE * question.seconds,
                 options=bnncert.Options(processes=processes),
@@ -201,7 +205,7 @@ def answers_before(part: str, arguments: argparse.Namespace) -> Iterator[Answer]
         print(f"{part} could not be run with {arguments.before}")
 
 
-def warm_up(arguments: argparse.Namespace) -> None:
+def warm_up(asked_method: str) -> None:
     """Answer two small questions and ignore the answers.
 
     Modules are imported on use and numba compiles on first use, beside the search: the first
@@ -211,7 +215,7 @@ def warm_up(arguments: argparse.Namespace) -> None:
     for norm, radius in (("linf", 1.1), ("l1", 2.5)):
         region = bnncert.Ball(norm, np.ones(40), radius, -1.0, 1.0)
         label = int(network.classify(region.center)[0])
-        for method in (arguments.method, "propagation"):
+        for method in (asked_method, "propagation"):
             # Another checkout may have no such method, nor the module below.
             with suppress(bnncert.InputError):
                 ask(Question("", "", network, region, label, 1.0), method, 1)
@@ -288,7 +292,7 @@ def main() -> int:
         arguments.seconds,
         arguments.seconds_large,
     )
-    warm_up(arguments)
+    warm_up(arguments.method)
     answers: list[Answer] = []
     parts = arguments.parts.split(",")
     for part in (p for p in parts if p in PARTS):

@@ -19,7 +19,7 @@ import bnncert
 from benchmarks import pb25
 
 try:
-    from bnncert.model.bundled import load_demo_images, load_demo_network
+    from bnncert.model.loading import load_demo_images, load_demo_network
 except ImportError:
     # `--before` may name a version in which this module had another name.
     from bnncert.demo import load_demo_images, load_demo_network
@@ -75,10 +75,12 @@ class Question:
     group: str
     name: str
     network: bnncert.Network
-    region: bnncert.Region
-    label: int
+    region: bnncert.Region | bnncert.Specification
+    label: int | None
     seconds: float
     known: str | None = None
+    rivals: str = "all"
+    ties: str = "violation"
 
 
 def pb25_questions(source: Source) -> Iterator[Question]:

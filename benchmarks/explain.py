@@ -17,7 +17,7 @@ from pathlib import Path
 
 import bnncert
 from bnncert.kernel import check
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.questions.explain.explanation_answer import Explanation
 
 HEADS = f"{'network':<9}{'image':>5}{'class':>6}{'kept':>6}{'open':>6}{'seconds':>9}{'cpu s':>8}"

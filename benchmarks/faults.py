@@ -10,7 +10,7 @@ import argparse
 import time
 
 import bnncert
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 
 #: The rows that are printed, as `FaultsResult.row` names them.
 SHOWN = (

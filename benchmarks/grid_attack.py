@@ -26,7 +26,7 @@ import numpy as np
 
 import bnncert
 from benchmarks import pb25
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 
 INPUTS = 20
 CENTRE = np.full(INPUTS, 8.0)

@@ -13,7 +13,7 @@ import math
 import time
 
 import bnncert
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
                 network,
                 region,
                 int(data.labels[i]),
-                targets="runner-up",
+                rivals="runner-up",
                 method="milp",
                 timeout=arguments.seconds,
                 options=bnncert.Options(form=form),  # type: ignore[arg-type]

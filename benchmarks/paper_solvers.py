@@ -22,7 +22,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.methods.sdp_moments import SdpTight
 from bnncert.engine.presolve.reduction import reduce_target
 from bnncert.engine.presolve.stability import stability
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import Problem, robustness
 
 #: Sizes and entries per row (None: all) of the random networks.
@@ -55,7 +55,7 @@ def instances() -> Iterator[tuple[str, Problem]]:
         network, point = load_demo_network(name), images.point(image)
         ball = bnncert.Ball(norm, point, delta / PIXELS[norm], -1.0, 1.0)  # type: ignore[arg-type]
         label = int(network.classify(point)[0])
-        problem = robustness(network, ball, label, targets="runner-up")
+        problem = robustness(network, ball, label, rivals="runner-up")
         yield f"{name} {image}, {norm} {delta:g}", problem
 
 

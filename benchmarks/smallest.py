@@ -32,7 +32,7 @@ import bnncert
 from benchmarks import pb25, pseudo_boolean
 from bnncert.kernel import RejectedError, UnreadableError
 from bnncert.kernel import check as check_certificate
-from bnncert.model.bundled import load_demo_images, load_demo_network
+from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.questions.radius.radius_answer import SmallestResult
 from bnncert.questions.radius.smallest import smallest
 

@@ -17,4 +17,4 @@ need_python
 # By this prepare_instance.sh knows what is ours.
 export BNNCERT_VNNCOMP_HOME=$TOOL
 # In some languages the clock has a decimal comma.
-bnncert vnncomp-instance --started "${STARTED/,/.}" -- "$3" "$4" "$5" "$6"
+bnncert vnncomp-instance -- "$3" "$4" "$5" "$6" "${STARTED/,/.}"

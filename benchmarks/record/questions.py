@@ -131,7 +131,7 @@ class Draft:
         classes = ",".join(map(str, self.rng.permutation(self.model.classes)[:2]))
         labels = self.one_of(*map(str, range(self.model.classes)))
         return [
-            *self.sometimes(0.15, "--targets", self.one_of("runner-up", classes, "0")),
+            *self.sometimes(0.15, "--rivals", self.one_of("runner-up", classes, "0")),
             *self.sometimes(0.2, "--ties", "robust"),
             *self.sometimes(0.15, "--sign-zero", self.one_of(*SIGN_ZERO)),
             *self.sometimes(0.1, "--label", labels),
@@ -443,7 +443,7 @@ def defaults(rng: Generator) -> Question:
         f'method = "{draft.one_of("bab", "interval", "nothing")}"',
         'ties = "robust"',
         f"seed = {draft.one_of('1', '-1', '2')}",
-        f'[verify]\n{draft.one_of("targets", "target")} = "runner-up"',
+        f'[verify]\n{draft.one_of("rivals", "rival")} = "runner-up"',
     ]
     chosen = [line for line in lines if draft.chance(0.6)]
     draft.files.add("bnncert.toml", "\n".join(chosen) + "\n")

@@ -35,6 +35,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 PARTS = (
     "onnx_graphs",
     "brute_force",
+    "learning",
     "convolutions",
     "between_methods",
     "certificates",

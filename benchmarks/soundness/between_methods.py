@@ -33,7 +33,9 @@ from bnncert.questions.prover import solve
 NUMBER = 3000
 
 #: Methods of one case.
-METHODS = ("attack", "auto", "bab", "elimination", "lp", "milp", "propagation", "sdp")
+METHODS = (
+    "attack", "auto", "bab", "elimination", "learning", "lp", "milp", "propagation", "sdp",
+)  # fmt: skip
 
 #: Seconds for one answer, and for an attack.
 SECONDS, ATTACK_SECONDS = 4.0, 0.3

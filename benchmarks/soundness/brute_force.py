@@ -46,6 +46,7 @@ SHARES = {
     "auto": 4.0,
     "bab": 3.0,
     "elimination": 5.0,
+    "learning": 5.0,
     "milp": 3.0,
     "minp": 1.0,
     "propagation": 5.0,
@@ -61,7 +62,7 @@ SHARES = {
 MOST_FOR_ORDER_2 = 9
 
 #: Methods that decide whatever the time allows.
-COMPLETE = ("auto", "bab", "elimination", "milp", "minp", "propagation")
+COMPLETE = ("auto", "bab", "elimination", "learning", "milp", "minp", "propagation")
 
 #: Seconds in which they must do so, and limits that are met in the middle of the work.
 ENOUGH, SHORT = 60.0, (1e-4, 1e-3, 3e-3, 0.01, 0.03)

@@ -60,10 +60,14 @@ GROUPS: dict[str, Limits] = {
     ),
     "cores": (("engine.reachability.fast_signs", "MOST_SHRUNK", (0, 2)),),
     "slices of auto": (
-        ("engine.methods.auto_run", "FIRST_SLICE", (1e-4, 0.01)),
-        ("engine.methods.auto", "SHORT_PATTERNS", (0.0, 1e-4)),
-        ("engine.methods.auto_run", "LARGE", (0, 600)),
-        ("engine.methods.auto_run", "DEEP", (2, 3, 9)),
+        ("engine.methods.auto", "DEEP", (2, 3, 9)),
+        ("engine.methods.auto", "FEW", (0, 3, 16)),
+        ("engine.methods.auto", "LARGE", (0, 5_000_000)),
+        ("engine.methods.auto", "LOCAL", (0.0, 0.25, 1.0)),
+        ("engine.methods.auto", "OTHERWISE", (0.5, 100.0)),
+        ("engine.methods.propagation", "PATTERNS", (1e-6, 0.02)),
+        ("engine.methods.open_question", "CUBE", (1e-14, 1e-10)),
+        ("engine.methods.milp", "PROGRAM", (1e-4, 0.2)),
     ),
     "processes": (
         ("engine.methods.propagation", "ALONE", (0.0,)),
@@ -79,9 +83,9 @@ OF_CHECKER: dict[str, Limits] = {
     "the compiled loop": (
         ("kernel.patterns", "LOOP", (1, 4)),
         ("kernel.patterns", "LOOP_TOGETHER", (1, 8)),
-        ("kernel.flip_sets", "CALL", (1, 3)),
-        ("kernel.flip_sets", "FOUND", (1, 2)),
-        ("kernel.flip_sets", "MOST_BITS", (0, 4, 52)),
+        ("kernel.flips", "CALL", (1, 3)),
+        ("kernel.flips", "FOUND", (1, 2)),
+        ("kernel.flips", "MOST_BITS", (0, 4, 52)),
     ),
     "leaves": (
         ("kernel.patterns", "LEAVES", (1, 3)),
