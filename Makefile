@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint wheel bench bench-paper bench-soundness docs clean
+.PHONY: demo test lint wheel release bench bench-paper bench-soundness docs clean
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -52,6 +52,12 @@ wheel:
 	$(PYTHON) -m venv --without-pip $(WHEEL)/empty
 	$(PACKER) -m pip --python $(WHEEL)/empty/bin/python install --quiet --no-compile dist/*.whl
 	$(WHEEL)/empty/bin/python -I .ci/smoke.py
+
+# What is uploaded, checked: the metadata, and the wheel with the oldest and the newest supported Python of the PATH.
+release: wheel
+	$(PACKER) -m pip install --quiet --disable-pip-version-check twine
+	$(PACKER) -m twine check --strict dist/*
+	$(PACKER) .ci/release.py $(WHEEL)
 
 bench: $(VENV)/test
 	$(BIN)/python benchmarks/bound.py

@@ -54,5 +54,6 @@ def test_the_source_distribution_can_be_built_and_tested(tmp_path: Path) -> None
     tests = {p.relative_to(ROOT).as_posix() for p in (ROOT / "tests").rglob("*.py")}
     assert tests <= names
     assert {"pyproject.toml", "README.md", "CONTRIBUTING.md", "LICENSE", "Makefile"} <= names
+    assert {"CITATION.cff", "CHANGELOG.md"} <= names
     # Environments, builds and results are left out.
     assert not [n for n in names if n.startswith((".venv", "build", "dist")) or ".sqlite" in n[-7:]]
