@@ -46,7 +46,6 @@ OWN_OPTIONS = {
     "--coupling": (("auto", "sdp", "bab"), ("on", "off")),
     "--form": (("milp", "minp"), ("lattice", "soft")),
     "--samples": (("sample",), ("50", "500")),
-    "--restarts": (("auto", "attack"), ("8", "20")),
     "--solver": (("sdp",), ("structured", "clarabel", "low-rank")),
     "--sparsity": (("sdp-standard", "sdp-tight", "sdp-tight-plain"), ("chordal", "dense")),
 }
@@ -298,7 +297,7 @@ def compare(rng: Generator) -> Question:
     else:
         words += [*draft.box(), *draft.grid(0.3)]
     words += draft.sometimes(0.2, "--sign-zero", draft.one_of(*SIGN_ZERO))
-    commands = draft.checked([*words, *UNLIMITED, *JSON], 0.4, "--other", second)
+    commands = draft.checked([*words, *UNLIMITED, *JSON], 0.4, "--model", second)
     return draft.question(f"compare {about}", *commands)
 
 

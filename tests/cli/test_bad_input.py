@@ -74,7 +74,7 @@ def break_files(folder: Path) -> None:
 
 #: The arguments after the command, and what its one line has to mention.
 #: Those about options that only `bound` has.
-OF_BOUND = ("no samples", "no restarts", "unknown form")
+OF_BOUND = ("no samples", "unknown form")
 
 BAD_INPUT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no model": (("missing.npz", *BALL), ("missing.npz", "no such file")),
@@ -156,10 +156,6 @@ BAD_INPUT: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no samples": (
         ("net.npz", *BALL, "--method", "sample", "--samples", "0"),
         ("--samples", "at least 1"),
-    ),
-    "no restarts": (
-        ("net.npz", *BALL, "--method", "attack", "--restarts", "0"),
-        ("--restarts", "at least 1"),
     ),
     "unknown form": (("net.npz", *BALL, "--form", "hard"), ("--form", "hard")),
     "L2 for milp": (

@@ -56,3 +56,24 @@ def test_a_protected_file_is_refused(folder: Path, run: Run) -> None:
     assert_one_line(run("info", "net.npz", "--json", "mine.json"), "mine.json", "denied")
     (folder / "net.npz").chmod(0)
     assert_one_line(run("info", "net.npz"), "net.npz", "denied")
+
+
+def test_thresholds_are_written_as_a_table(folder: Path, run: Run) -> None:
+    """Each row decides its neuron: by the sum, and by the number of inputs that agree."""
+    net = TinyNetwork(
+        (np.array([[1.5, -2.0]]), np.array([[1], [-1], [0]]), np.array([[1, 1, 0], [0, 1, -1]])),
+        (np.array([0.75]), np.array([0.5, -1.0, 3.0]), np.zeros(2)),
+        "plus",
+    )
+    write_network(folder / "net.npz", net)
+    answer = run("info", "net.npz", "--thresholds", "table.csv")
+    assert answer.code == 0 and answer.out.endswith("thresholds: table.csv\n")
+    assert (folder / "table.csv").read_text().splitlines() == [
+        "layer,name,neuron,weights,threshold,agreeing,note",
+        "1,W0,0,2,-0.75,,",
+        # y + 1/2 >= 0 iff y = 1; -y - 1 >= 0 iff y = -1; 3 >= 0 always.
+        "2,W1,0,1,1,1,",
+        "2,W1,1,1,1,1,",
+        "2,W1,2,0,0,0,",
+    ]
+    assert_one_line(run("info", "net.npz", "--thresholds", "no/t.csv"), "No such directory")

@@ -47,7 +47,7 @@ def test_a_table_of_a_command_wins_over_keys_of_all(folder: Path, run: Run) -> N
 
 def test_defaults_are_not_refused_as_unused_options(folder: Path, run: Run) -> None:
     """An option on the command line that the method does not read is an error."""
-    write("samples = 100\nrestarts = 5\n")
+    write('samples = 100\nform = "soft"\n')
     assert run(*ASKED, "--radius", "0.1", "--method", "interval").code == 0
 
 

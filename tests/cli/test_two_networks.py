@@ -36,11 +36,11 @@ def test_a_network_and_its_export(pair: Path, run: Run) -> None:
     assert lines[2].split() == ["layer", "1", "2", "2", "0"]
     assert lines[4].startswith("identical: the normal forms are equal, in ")
     assert lines[5].startswith("certificate: c.bnncert (")
-    checked = run("check", "c.bnncert", "--model", "net.npz", "--other", "net.onnx", "--json", "-")
+    checked = run("check", "c.bnncert", "--model", "net.npz", "--model", "net.onnx", "--json", "-")
     assert checked.code == 0 and json.loads(checked.out)["verdict"] == "networks_equal"
     assert json.loads(checked.out)["other"] == "net.onnx"
     alone = run("check", "c.bnncert", "--model", "net.npz")
-    assert alone.code == 1 and "name the second one (--other)" in alone.out
+    assert alone.code == 1 and "name both (--model A --model B)" in alone.out
 
 
 def test_a_difference_with_its_files(pair: Path, run: Run) -> None:
@@ -58,7 +58,7 @@ def test_a_difference_with_its_files(pair: Path, run: Run) -> None:
     assert np.array_equal(point.astype(np.float32), point)
     assert tree["network_hashes"] == [net.content_hash for net in nets]
     assert tree["status"] == "different" and tree["layers"][0]["differing"] == 1
-    checked = run("check", "c.bnncert", "--model", "net.npz", "--other", "changed.npz")
+    checked = run("check", "c.bnncert", "--model", "net.npz", "--model", "changed.npz")
     assert checked.code == 0
     assert f"the first network gives class {one} and the second one class {two}" in checked.out
 

@@ -37,7 +37,6 @@ UNREAD = {
     "coupling of lp": (("bound", "--method", "lp", "--coupling", "on"), "sdp"),
     "solver of attack": (("bound", "--method", "attack", "--solver", "highs"), "milp"),
     "samples of auto": (("bound", "--method", "auto", "--samples", "10"), "sample"),
-    "restarts of milp": (("bound", "--method", "milp", "--restarts", "3"), "attack"),
     "memory of interval": (("verify", "--method", "interval", "--memory-limit", "1"), "bab"),
     "processes of lp": (("verify", "--method", "lp", "--processes", "2"), "bab"),
 }
@@ -67,7 +66,7 @@ def test_a_default_is_not_an_option_that_was_given(run: Run, folder: Path) -> No
 
 
 def test_auto_takes_the_options_of_all_its_stages(run: Run, folder: Path) -> None:
-    options = ("--form", "soft", "--restarts", "5", "--memory-limit", "1", "--coupling", "off")
+    options = ("--form", "soft", "--memory-limit", "1", "--coupling", "off")
     assert run("bound", "net.npz", *BALL, "--method", "auto", *options).code == 0
 
 

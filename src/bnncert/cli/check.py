@@ -42,21 +42,15 @@ class CheckedInput(PixelScaleOptions):
 def check(
     *,
     certificate: Annotated[Path, typer.Argument(help="Certificate that verify wrote.")],
-    model: Annotated[
-        Path,
+    models: Annotated[
+        list[Path],
         typer.Option(
-            "--model", parser=model_file, metavar="<path>", help="The network file it is about."
-        ),
-    ],
-    other: Annotated[
-        Path | None,
-        typer.Option(
-            "--other",
+            "--model",
             parser=model_file,
             metavar="<path>",
-            help="The second network file of a certificate about two.",
+            help="The network file it is about; once more for the second one of two.",
         ),
-    ] = None,
+    ],
     sign_zero: Annotated[
         Literal["plus", "minus", "either"] | None,
         typer.Option(
@@ -79,7 +73,10 @@ def check(
     from bnncert.model.formats.file_content import check_regular
     from bnncert.model.loading import load
 
-    refuse_unwritable(json_path(json_), read=(certificate, model, other, point.input_))
+    refuse_unwritable(json_path(json_), read=(certificate, *models, point.input_))
+    if len(models) > 2:
+        raise InputError(f"--model is given {len(models)} times; a certificate is about 1 or 2")
+    model, other = models[0], models[1] if len(models) == 2 else None
     if timeout is not None and not timeout > 0:
         raise InputError(f"--timeout is {timeout}; expected a number of seconds > 0")
     check_regular(certificate)

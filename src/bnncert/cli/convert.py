@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.options import ModelArgument, SignZeroOption
+from bnncert.cli.command_question import grid_option
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import ModelArgument, PixelScaleOptions, SignZeroOption, read_scale
 from bnncert.cli.output import refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 
 
+@grouped
 def convert(
     source: ModelArgument,
     target: Annotated[Path, typer.Argument(help="File to write: .npz, .json or .onnx.")],
@@ -32,14 +35,26 @@ def convert(
             "graphs that round their inputs.",
         ),
     ] = None,
+    grid: Annotated[
+        str | None,
+        typer.Option(
+            "--grid",
+            help="1px: the network for pixels 0 to 255, whose first layer has integer thresholds, "
+            "too; it is the same at all pixels.",
+        ),
+    ] = None,
+    *,
+    scaling: PixelScaleOptions,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
     from bnncert.cli.consoles import PlainConsole
     from bnncert.model.loading import load
+    from bnncert.model.pixel_levels import on_pixels
 
     refuse_unwritable(target, read=(source, layers))
     if clip is not None:
-        if target.suffix != ".onnx" or layers is not None or sign_zero is not None:
+        others = (layers, sign_zero, grid, scaling.scale, scaling.normalise)
+        if target.suffix != ".onnx" or any(other is not None for other in others):
             raise InputError(
                 "--clip only adds a Clip to an ONNX graph: name a target .onnx, without "
                 "other options"
@@ -47,6 +62,12 @@ def convert(
         PlainConsole().print(f"{target}: {_clipped(source, target, clip)}", soft_wrap=True)
         return
     network = load(source, layers).with_sign_zero(sign_zero)
+    scale = read_scale(scaling.scale, scaling.normalise)
+    network = network if scale is None else scale.on(network)
+    if grid is not None:
+        if grid_option(grid).text != "1 px":
+            raise InputError(f"--grid is {grid!r}; convert takes 1px, all integer pixels")
+        network = on_pixels(network)
 
     def check(written: Path) -> None:
         if load(written).content_hash != network.content_hash:

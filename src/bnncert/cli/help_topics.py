@@ -12,7 +12,7 @@ from bnncert.cli.catalogue import ENTRIES, Entry
 #: The options of all commands by topic, in the order in which `--help` shows them.
 TOPICS: dict[str, tuple[str, ...]] = {
     "Input": (
-        *("--model", "--other", "--layers", "--network", "--input", "--index", "--data"),
+        *("--model", "--layers", "--network", "--input", "--index", "--data"),
         *("--count", "--label", "--labels", "--scale", "--normalise", "--only"),
         *("--table", "--feature", "--protect", "--one-hot"),
     ),
@@ -22,7 +22,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         *("--layer", "--step", "--score", "--decreasing"),
     ),
     "Method": (
-        *("--method", "--coupling", "--solver", "--sparsity", "--form", "--samples", "--restarts"),
+        *("--method", "--coupling", "--solver", "--sparsity", "--form", "--samples"),
         *("--seed", "--confidence"),
     ),
     "Training": (
@@ -34,7 +34,15 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
     "Output": (
         *("--out", "--results", "--json", "--certificate", "--witness", "--checkpoint"),
-        *("--save-counterexample", "--picture", "--resume", "--force", "--dry-run", "--csv"),
+        *(
+            "--save-counterexample",
+            "--picture",
+            "--thresholds",
+            "--resume",
+            "--force",
+            "--dry-run",
+            "--csv",
+        ),
         *("--latex", "--explain", "--quiet", "--verbose", "--help", "--help-all"),
     ),
 }
@@ -43,7 +51,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
 EXPERT = frozenset(
     {
         *("--within", "--value", "--normalise", "--sign-zero", "--arithmetic", "--seed"),
-        *("--coupling", "--solver", "--sparsity", "--form", "--samples", "--restarts"),
+        *("--coupling", "--solver", "--sparsity", "--form", "--samples"),
         *("--confidence", "--question-timeout", "--memory-limit", "--processes", "--scheduler"),
         *(
             "--witness",

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from bnncert.cli.options import JsonOption, ModelArgument
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
+from bnncert.model.formats.atomic import write_atomically
 
 if TYPE_CHECKING:
     from bnncert.model.network import Network
 
 
-def info(model: ModelArgument, json_: JsonOption = None) -> None:
+def info(
+    model: ModelArgument,
+    json_: JsonOption = None,
+    thresholds: Annotated[
+        Path | None,
+        typer.Option("--thresholds", help="Write the threshold of every neuron as CSV."),
+    ] = None,
+) -> None:
     """Print layers, sizes, sparsity and thresholds of a network."""
     from bnncert.cli.consoles import PlainConsole, wide_console
     from bnncert.model.loading import load
     from bnncert.report.tables import network_table
 
-    refuse_unwritable(json_path(json_), read=(model,))
+    refuse_unwritable(json_path(json_), thresholds, read=(model,))
     network = load(model)
     console = PlainConsole(stderr=json_ == "-")
     shape = " x ".join(map(str, network.input_shape))
@@ -34,6 +45,11 @@ def info(model: ModelArgument, json_: JsonOption = None) -> None:
         console.print(line, soft_wrap=True)
     wide_console(stderr=json_ == "-").print(network_table(network))
     console.notes(network.notes)
+    if thresholds is not None:
+        from bnncert.report.threshold_table import threshold_csv
+
+        write_atomically(thresholds, threshold_csv(network))
+        console.print(f"thresholds: {thresholds}", soft_wrap=True)
     write_json(json_, _tree(network))
 
 

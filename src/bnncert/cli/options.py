@@ -207,7 +207,6 @@ class PrintOptions:
 FLAGS = {
     "seed": "--seed",
     "samples": "--samples",
-    "restarts": "--restarts",
     "memory": "--memory-limit",
     "processes": "--processes",
 }
@@ -423,9 +422,6 @@ class BoundMethodOptions(SharedMethodOptions):
         Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")
     ] = "lattice"
     samples: Annotated[int, typer.Option("--samples", help="Points that sample draws.")] = 10_000
-    restarts: Annotated[
-        int | None, typer.Option("--restarts", help="Points that attack moves at once.")
-    ] = None
     solver: Annotated[
         SolverName | None,
         typer.Option(

@@ -229,7 +229,7 @@ def main() -> None:
     except (_InterruptedError, KeyboardInterrupt, typer.Abort):
         _end_interrupted()
     except MemoryError:
-        _complain("out of memory; try a smaller batch (--restarts, --samples) or model")
+        _complain("out of memory; try a smaller batch (--samples) or model")
     except (_SystemError, OSError) as error:
         # Flushing the rest of the buffer must not fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

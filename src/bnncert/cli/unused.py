@@ -15,7 +15,7 @@ from bnncert.errors import InputError
 #: Parameters of the commands that set the field of `Options` of the same name, except the seed: a
 #: method without randomness has the same answer for every seed.
 OPTION_FIELDS = {
-    *("form", "samples", "restarts", "memory", "processes"),
+    *("form", "samples", "memory", "processes"),
     *("solver", "sparsity", "coupling", "cluster"),
 }
 

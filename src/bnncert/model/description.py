@@ -108,6 +108,12 @@ class Stage:
     #: is one of the steps here: then a sum of floats is rounded even if these weights are integers.
     other_terms: bool = False
 
+    @property
+    def bias(self) -> FloatArray | None:
+        """The vector b of a stage W x + b, None if other steps follow W x."""
+        alone = len(self.steps) == 1 and self.pool is None
+        return self.steps[0].offset if alone and isinstance(self.steps[0], Shift) else None
+
 
 OutputTransform: TypeAlias = Literal["scores", "softmax", "argmax"]
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
-from bnncert.model.description import Convolution, SignZero, WeightBits
+from bnncert.model.description import Convolution, SignZero, Stage, WeightBits
 from bnncert.model.matrices import Operator, as_matrix, make_operator, row_norms, with_data
 
 #: Weights that are multiples of 2^-20 (integers, quantised numbers) are summed as integers.
@@ -91,6 +91,8 @@ class ThresholdLayer:
         both signs are possible near the threshold (`kernel/rules/widened.py`).  None: exact.
     bits
         What a flip of one bit of the file changes (:mod:`bnncert.model.description`).
+    described
+        The layer as its file has it, where floats cannot state its bias; None where they do.
     """
 
     rows: Any
@@ -106,6 +108,7 @@ class ThresholdLayer:
     fixed_sign_zero: bool = False
     slack: IntArray | None = None
     bits: WeightBits = "own"
+    described: Stage | None = None
 
     def __repr__(self) -> str:
         kind = "dense" if self.convolution is None else "convolution"
@@ -280,6 +283,8 @@ class OutputLayer:
         The name in the file.
     bits
         What a flip of one bit of the file changes (:mod:`bnncert.model.description`).
+    described
+        The output as its file has it, where its scores are known up to errors only; else None.
     """
 
     weights: FloatArray
@@ -291,6 +296,7 @@ class OutputLayer:
     gain_is_one: bool = True
     name: str = "output"
     bits: WeightBits = "own"
+    described: Stage | None = None
 
     def __repr__(self) -> str:
         return f"OutputLayer({self.name}, {self.classes} scores of {self.weights.shape[1]} signs)"

@@ -65,6 +65,16 @@ def _matrix_cells(neurons: int, inputs: int, weights: Any) -> list[str]:
     return [str(neurons), str(inputs), text, f"{100 * zeros:.0f} %"]
 
 
+def _as_in_the_file(layer: ThresholdLayer | OutputLayer, **changes: Any) -> Stage:
+    """Take the numbers of the file that a layer was read from."""
+    if layer.described is None:
+        raise InputError(
+            f"{layer.name}: the layer has irrational numbers and does not come from a file; it "
+            "cannot be written"
+        )
+    return replace(layer.described, **changes)
+
+
 #: The number of ways to decide ties that are tried when sign(0) may be either.
 MOST_TIE_CHOICES = 4096
 
@@ -384,7 +394,11 @@ class Network(PrintedAsTable):
     # -- writing --------------------------------------------------------------------------
 
     def describe(self) -> ModelDescription:
-        """Describe the network for writers, so that it is read back the same."""
+        """Describe the network for writers, so that it is read back the same.
+
+        Integer thresholds are stated as such.  Where floats cannot state a bias or a score, the
+        layer is described by the numbers of its file, such as those of batch normalisation.
+        """
         stages = []
         for layer in self.layers:
             if layer.slack is not None:
@@ -396,12 +410,9 @@ class Network(PrintedAsTable):
                 bias = np.where(layer.tie, -layer.on_from, 1 - layer.on_from).astype(np.float64)
             else:
                 bias, bias_hi = layer.enclosure
-                inexact = np.flatnonzero(bias != bias_hi)
-                if inexact.size:
-                    raise InputError(
-                        f"{layer.name}: neuron {int(inexact[0])} has an irrational bias (batch "
-                        "normalisation before real inputs); it cannot be written as a float"
-                    )
+                if np.any(bias != bias_hi):
+                    stages.append(_as_in_the_file(layer, sign_zero=layer.sign_zero))
+                    continue
             stages.append(
                 Stage(
                     weights=layer.weights,
@@ -411,16 +422,13 @@ class Network(PrintedAsTable):
                     structural=True,
                 )
             )
-        if np.any(self.output.error > 0):
-            raise InputError(f"{self.output.name}: irrational output biases cannot be written")
-        stages.append(
-            Stage(
-                weights=as_sparse(self.output.weights),
-                steps=(Shift(self.output.bias),),
-                name=self.output.name,
-            )
-        )
-        return ModelDescription(
+        output = self.output
+        if np.any(output.error > 0):
+            stages.append(_as_in_the_file(output))
+        else:
+            plain = (Shift(output.bias),)
+            stages.append(Stage(as_sparse(output.weights), plain, name=output.name))
+        description = ModelDescription(
             stages=tuple(stages),
             input_shape=self.input_shape,
             input_lo=self.input_lo,
@@ -431,6 +439,13 @@ class Network(PrintedAsTable):
             metadata=self.metadata,
             pixel_step=self.pixel_step,
         )
+        from_file = any(stage.bias is None for stage in stages)
+        if from_file and Network.from_description(description).content_hash != self.content_hash:
+            raise InputError(
+                f"{self.source}: a layer with irrational numbers was changed after it was read; "
+                "it cannot be written"
+            )
+        return description
 
     def save(
         self, path: str | os.PathLike[str], check: Callable[[Path], None] | None = None

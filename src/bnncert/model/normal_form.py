@@ -173,7 +173,10 @@ def _first_layer(
     lo, hi, factor = real.bias_lo, real.bias_hi, real.direction.astype(np.float64)
     if float(np.abs(np.concatenate([lo, hi])).max(initial=0.0)) > LARGEST_WEIGHT:
         raise UnsupportedModelError(f"{where}: a threshold is larger than {LARGEST_WEIGHT:g}")
+    described = None
     if np.any(lo != hi):
+        # Pooling has a layer of its own above this one.
+        described = replace(stage, weights=weights, steps=steps, pool=None)
         lo, hi, factor = _absorb_scales(weights, steps, lo, hi, factor, where)
     if np.any(np.abs(factor) > 1) or np.any(factor != np.rint(factor)):
         weights = weights.astype(np.float64)
@@ -188,6 +191,7 @@ def _first_layer(
         flip=_flips(factor),
         fixed_sign_zero=stage.sign_zero is not None,
         bits=stage.bits,
+        described=described,
     )
 
 
@@ -328,6 +332,7 @@ def _output_layer(stage: Stage, source: str) -> OutputLayer:
             )
             rows[j] = rounded
             weight_error[j] = float_above(doubt)
+    is_exact = not np.any(weight_error) and not np.any(bias_error)
     return OutputLayer(
         rows,
         bias,
@@ -338,4 +343,5 @@ def _output_layer(stage: Stage, source: str) -> OutputLayer:
         gain_is_one,
         stage.name,
         stage.bits,
+        None if is_exact else stage,
     )

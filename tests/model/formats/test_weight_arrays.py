@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import pickle
+import re
 import zipfile
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.errors import FormatError
+from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.model.description import Shift
 from bnncert.model.formats.model_files import read_description
 from bnncert.model.formats.weight_arrays import (
@@ -578,3 +579,41 @@ def test_wrong_json_is_refused_with_a_reason(
 def test_null_is_not_a_number(tmp_path: Path) -> None:
     text = json.dumps(tree(W0=[[1, 7], [1, 1]])).replace("7", "null")
     assert "W0: not a rectangular array of numbers" in refuse(tmp_path / "net.json", text)
+
+
+def with_steps(**changes: Any) -> dict[str, Any]:
+    """Return the arrays of a network whose output has batch normalisation and a factor."""
+    steps: dict[str, Any] = {"F2_0_normalise": np.ones((5, 2)), "F2_1_scale": np.ones(2)}
+    return arrays(**({"b2": None} | steps | changes))
+
+
+def test_steps_stand_for_a_bias() -> None:
+    described = read_npz(as_bytes(**with_steps()), "x")
+    assert [type(step).__name__ for step in described.stages[2].steps] == ["Normalise", "Scale"]
+    assert described.stages[2].bias is None and described.stages[1].bias is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"b2": np.zeros(2)}, "layer 2 has b2 and steps; expected one"),
+        ({"F2_0_normalise": None}, "the steps of layer 2 are numbered 1; expected 0, 1, .."),
+        ({"F2_1_shift": np.ones(2)}, "not a step of its own of a known kind"),
+        ({"F2_2_root": np.ones(2)}, "F2_2_root: not a step of its own of a known kind"),
+        ({"F2_1_scale": np.ones(3)}, "F2_1_scale has shape (3,); expected (2,)"),
+        ({"F2_0_normalise": np.ones((4, 2))}, "F2_0_normalise has shape (4, 2); expected (5, 2)"),
+        ({"F3_0_scale": np.ones(2)}, "unknown array F3_0_scale"),
+        ({"F02_2_scale": np.ones(2)}, "unknown array F02_2_scale"),
+    ],
+)
+def test_broken_steps_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(message)):
+        read_npz(as_bytes(**with_steps(**changes)), "x")
+
+
+@pytest.mark.parametrize("broken", [np.full((5, 2), np.nan), -np.ones((5, 2))])
+def test_steps_that_cannot_be_computed_are_refused(broken: Array, tmp_path: Path) -> None:
+    path = tmp_path / "net.npz"
+    path.write_bytes(as_bytes(**with_steps(F2_0_normalise=broken)))
+    with pytest.raises(UnsupportedModelError, match=r"W2: (a parameter is NaN|batch norm)"):
+        load(path)

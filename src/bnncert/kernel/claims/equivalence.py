@@ -187,7 +187,7 @@ class EquivalenceClaim:
 def _networks(hashes: Any, subject: Subject) -> tuple[Network, Network]:
     """Return the networks that the caller names; the claim has to be about them."""
     if subject.other is None:
-        raise RejectedError("it is about two networks; name the second one (--other)")
+        raise RejectedError("it is about two networks; name both (--model A --model B)")
     one, two = subject.network, subject.other
     if hashes == [two.content_hash, one.content_hash] and one.content_hash != two.content_hash:
         raise RejectedError("the two networks are named in the other order")

@@ -8,6 +8,11 @@ hexadecimal float.  An .npz file stores a matrix ``W{i}`` in one of three ways:
   bits 2(k mod 4) and up of byte k // 4, with codes 0 -> 0, 1 -> +1, 2 -> -1;
 * ``W{i}_data``, ``W{i}_indices``, ``W{i}_indptr``, ``W{i}_shape``: compressed sparse rows.
 
+A layer whose bias is irrational, because batch normalisation divides by a square root, has instead
+of ``b{i}`` the steps after ``W{i} x`` in their order, ``F{i}_0_KIND``, ``F{i}_1_KIND``, ..: one
+number a neuron for the kinds scale, shift and divide, and for normalise the five rows gamma, beta,
+mean, variance and epsilon.
+
 Optional: ``input_lo``, ``input_hi``, ``input_shape``, ``sign_zero`` (plus, minus or either) and
 ``pixel_step`` (input units per pixel level).
 """
@@ -16,6 +21,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -25,12 +31,15 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.errors import FormatError
 from bnncert.model.description import (
+    Divide,
     ElementwiseStep,
     ModelDescription,
+    Normalise,
     Scale,
     Shift,
     SignZero,
     Stage,
+    step_arrays,
 )
 from bnncert.model.formats.file_content import (
     DEFAULT_LIMITS,
@@ -41,18 +50,39 @@ from bnncert.model.formats.file_content import (
     read_member_array,
     too_many,
 )
-from bnncert.model.matrices import CsrArrays, as_sparse, csr_matrix, factor_sparse, is_sparse
+from bnncert.model.matrices import (
+    CsrArrays,
+    as_matrix,
+    as_sparse,
+    csr_matrix,
+    factor_sparse,
+    is_sparse,
+)
+
+#: The steps by the names that files have for them.
+KINDS: dict[str, type[ElementwiseStep]] = {
+    "scale": Scale,
+    "shift": Shift,
+    "divide": Divide,
+    "normalise": Normalise,
+}
+
+#: The name of an array with the parameters of a step: layer, place and kind.
+_STEP = re.compile(r"F(0|[1-9]\d*)_(0|[1-9]\d*)_(\w+)")
 
 
 def array_stages(
     weights: Sequence[Any],
-    biases: Sequence[FloatArray],
+    biases: Sequence[FloatArray | tuple[ElementwiseStep, ...]],
     source: str,
     *,
     sign_zero: SignZero | None = None,
     structural: bool = False,
 ) -> tuple[Stage, ...]:
-    """Make the stages of x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}."""
+    """Make the stages of x_i = sign(W_i x_{i-1} + b_i), scores = W_{L+1} x_L + b_{L+1}.
+
+    A layer may have steps instead of a bias.
+    """
     if len(weights) < 2 or len(weights) != len(biases):
         raise FormatError(
             f"{source}: {len(weights)} weight and {len(biases)} bias arrays; expected W0, b0, "
@@ -61,6 +91,12 @@ def array_stages(
     stages = []
     for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
         rows = _checked_matrix(w, f"W{i}", source)
+        hidden = i + 1 < len(weights)
+        if isinstance(b, tuple):
+            # Factors of the rows stay where they are: the steps belong to these weights.
+            zero = sign_zero if hidden else None
+            stages.append(Stage(rows, b, f"W{i}", zero, structural=structural))
+            continue
         if b.shape != (w.shape[0],):
             raise FormatError(
                 f"{source}: b{i} has shape {b.shape}; expected ({w.shape[0]},) to match W{i}"
@@ -68,7 +104,6 @@ def array_stages(
         if not np.all(np.isfinite(b)):
             raise FormatError(f"{source}: b{i} contains NaN or infinity")
         steps: tuple[ElementwiseStep, ...] = (Shift(b),)
-        hidden = i + 1 < len(weights)
         if hidden:
             rows, steps = _factored(rows, steps)
         stages.append(
@@ -138,10 +173,15 @@ def describe_mapping(
         count += 1
     if count == 0:
         raise FormatError(f"{source}: no array W0; expected keys W0, b0, W1, b1, ...")
-    missing = [f"b{i}" for i in range(count) if f"b{i}" not in content]
+    steps = _stated_steps(content, source)
+    missing = [f"b{i}" for i in range(count) if f"b{i}" not in content and i not in steps]
     if missing:
         raise FormatError(f"{source}: array {missing[0]} is missing")
+    twice = [i for i in sorted(steps) if f"b{i}" in content]
+    if twice:
+        raise FormatError(f"{source}: layer {twice[0]} has b{twice[0]} and steps; expected one")
     known = {f"{letter}{i}" for i in range(count) for letter in "Wb"}
+    known |= {key for key in content if (match := _STEP.fullmatch(key)) and int(match[1]) < count}
     known |= {"input_lo", "input_hi", "input_shape", "sign_zero", "integer_weights", "pixel_step"}
     unknown = sorted(set(content) - known)
     if unknown:
@@ -152,7 +192,12 @@ def describe_mapping(
     _check_sizes(weights, source, limits)
     stages = array_stages(
         weights,
-        [_floats(content, f"b{i}", source) for i in range(count)],
+        [
+            _layer_steps(content, steps[i], weights[i].shape[0], source)
+            if i in steps
+            else _floats(content, f"b{i}", source)
+            for i in range(count)
+        ],
         source,
         sign_zero=_sign_zero(content, source),
         structural="integer_weights" in content
@@ -167,6 +212,43 @@ def describe_mapping(
         kind=kind,
         pixel_step=_pixel_step(content, source),
     )
+
+
+def _stated_steps(content: Mapping[str, Any], source: str) -> dict[int, list[str]]:
+    """Find the layers that have steps instead of a bias, and the keys of the steps in order."""
+    found: dict[int, dict[int, str]] = {}
+    for key in content:
+        match = _STEP.fullmatch(key)
+        if match is None:
+            continue
+        places = found.setdefault(int(match[1]), {})
+        if match[3] not in KINDS or int(match[2]) in places:
+            raise FormatError(
+                f"{source}: {key}: not a step of its own of a known kind ({', '.join(KINDS)})"
+            )
+        places[int(match[2])] = key
+    for layer, places in found.items():
+        if set(places) != set(range(len(places))):
+            raise FormatError(
+                f"{source}: the steps of layer {layer} are numbered "
+                f"{', '.join(map(str, sorted(places)))}; expected 0, 1, .. without gaps"
+            )
+    return {layer: [places[k] for k in range(len(places))] for layer, places in found.items()}
+
+
+def _layer_steps(
+    content: Mapping[str, Any], keys: Sequence[str], size: int, source: str
+) -> tuple[ElementwiseStep, ...]:
+    """Read the steps of a layer of `size` neurons."""
+    steps: list[ElementwiseStep] = []
+    for key in keys:
+        kind = KINDS[key.rpartition("_")[2]]
+        array = _floats(content, key, source)
+        shape = (5, size) if kind is Normalise else (size,)
+        if array.shape != shape:
+            raise FormatError(f"{source}: {key} has shape {array.shape}; expected {shape}")
+        steps.append(kind(*np.atleast_2d(array)))
+    return tuple(steps)
 
 
 def _check_sizes(weights: Sequence[Any], source: str, limits: Limits) -> None:
@@ -232,7 +314,7 @@ def bound_array(value: object, what: str) -> FloatArray:
 
 
 def mapping_of(description: ModelDescription) -> dict[str, Any]:
-    """Name the arrays of a description whose stages are W x + b (as writers receive them).
+    """Name the arrays of a description as writers receive it.
 
     The matrices W stay sparse: each writer chooses how to store them.
     """
@@ -245,10 +327,16 @@ def mapping_of(description: ModelDescription) -> dict[str, Any]:
             "choose one with --sign-zero"
         )
     for i, stage in enumerate(description.stages):
-        (shift,) = stage.steps
-        assert isinstance(shift, Shift)
-        content[f"W{i}"] = stage.weights
-        content[f"b{i}"] = shift.offset
+        content[f"W{i}"] = as_matrix(stage.weights)
+        if stage.bias is None:
+            for k, step in enumerate(stage.steps):
+                (name,) = (name for name, kind in KINDS.items() if type(step) is kind)
+                arrays = np.stack(
+                    [np.broadcast_to(a, (stage.weights.shape[0],)) for a in step_arrays(step)]
+                )
+                content[f"F{i}_{k}_{name}"] = arrays if name == "normalise" else arrays[0]
+        else:
+            content[f"b{i}"] = stage.bias
         hidden_integer = 0 < i < len(description.stages) - 1
         beyond_ternary |= hidden_integer and bool(np.any(np.abs(stage.weights.data) > 1))
     if beyond_ternary:

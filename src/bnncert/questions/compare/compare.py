@@ -105,7 +105,7 @@ def compare(
     options, progress
         Those of :func:`verify`.
     certificate
-        The file for a certificate, which ``bnncert check --other`` accepts.
+        The file for a certificate, which ``bnncert check`` accepts.
 
     Returns
     -------

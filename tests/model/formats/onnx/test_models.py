@@ -15,6 +15,8 @@ from onnx import helper, numpy_helper
 
 from bnncert.model.loading import load
 from bnncert.model.network import Network
+from bnncert.model.pixel_levels import on_pixels
+from bnncert.regions.radii import PixelScale
 from tests.data.make_larq_fixtures import FOLDER, inputs
 
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data"
@@ -76,10 +78,24 @@ def _check_convolutions(network: Network, rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(operator.backward(back)[0], weights.T @ back[0])
 
 
-def test_the_written_form_of_a_dense_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["json", "npz", "onnx"])
+def test_a_dense_model_is_written_with_its_irrational_biases(tmp_path: Path, suffix: str) -> None:
     network = load(_tfc())
-    with pytest.raises(ValueError, match="irrational output biases"):
-        network.save(tmp_path / "net.onnx")
+    assert np.all(network.output.error > 0)
+    network.save(tmp_path / f"net.{suffix}")
+    again = load(tmp_path / f"net.{suffix}")
+    assert again.content_hash == network.content_hash
+    assert again.output.gain == network.output.gain
+    np.testing.assert_array_equal(again.output.group, network.output.group)
+
+
+def test_a_dense_model_on_pixels_is_the_same_at_all_of_them(tmp_path: Path) -> None:
+    network = PixelScale.between(0, 1).on(load(_tfc()))
+    integers = on_pixels(network)
+    pixels = _images(np.random.default_rng(1), 40, (1, 28, 28))
+    np.testing.assert_array_equal(network.evaluate(pixels / 255.0), integers.evaluate(pixels))
+    # 2 x - 1 >= 0 from pixel 128 on.
+    assert np.all(integers.layers[0].bias == 0.5 - 128)
 
 
 def _tfc() -> Path:
@@ -146,6 +162,15 @@ SIZES = {
 }
 
 LEVELS = ("two_bits", "relu")
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz", "onnx"])
+@pytest.mark.parametrize("name", SIZES)
+def test_written_models_are_read_back_the_same(name: str, suffix: str, tmp_path: Path) -> None:
+    """Real weights and ties of batch normalisation are in the files, and nothing is rounded."""
+    network = load(FOLDER / f"brevitas_{name}.onnx.gz")
+    network.save(tmp_path / f"net.{suffix}")
+    assert load(tmp_path / f"net.{suffix}").content_hash == network.content_hash
 
 
 @pytest.mark.parametrize("name", SIZES)

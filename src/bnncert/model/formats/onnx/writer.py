@@ -21,9 +21,16 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from bnncert.arrays import FloatArray
 from bnncert.errors import InputError
-from bnncert.model.description import ModelDescription, Shift, Stage
+from bnncert.model.description import (
+    Divide,
+    ElementwiseStep,
+    ModelDescription,
+    Normalise,
+    Scale,
+    Shift,
+    step_arrays,
+)
 from bnncert.model.formats.file_content import read_bytes
 from bnncert.model.formats.onnx.external import read_in_one_piece
 from bnncert.model.formats.onnx.graph import parse_graph
@@ -58,6 +65,17 @@ class ModelDraft:
         """Add a node and return its output, after which it is named."""
         self._nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
         return output
+
+    def step(self, step: ElementwiseStep, current: str, name: str, output: str) -> str:
+        """Add the node of an elementwise step."""
+        if isinstance(step, Normalise):
+            # In the order of ONNX: scale, bias, mean and variance.
+            arrays = (step.gamma, step.beta, step.mean, step.variance)
+            tensors = [self.tensor(f"{name}_{k}", array) for k, array in enumerate(arrays)]
+            epsilon = float(step.epsilon[0])
+            return self.node("BatchNormalization", [current, *tensors], output, epsilon=epsilon)
+        op = {Scale: "Mul", Shift: "Add", Divide: "Div"}[type(step)]
+        return self.node(op, [current, self.tensor(name, step_arrays(step)[0])], output)
 
     def signs(self, current: str, number: int, sign_zero: str | None) -> str:
         """Add ``Sign -> Add(+-0.1) -> Sign``, or one Sign where sign(0) may be either."""
@@ -122,24 +140,33 @@ LARGEST_MODEL = 2**31 - 2**24
 
 
 def write_onnx(description: ModelDescription, file: BinaryIO, path: Path) -> None:
-    """Write a network whose stages are all W x + b; messages name `path`.
+    """Write a network whose stages have no pooling; messages name `path`.
 
     The graph computes in float32 if all weights and biases are float32 numbers, else in float64;
     numbers are not rounded.
     """
-    biases = [_bias(stage, path) for stage in description.stages]
-    parts = [stage.weights.data for stage in description.stages] + biases
+    _check_steps(description, path)
+    parts = [stage.weights.data for stage in description.stages]
+    parts += [a for stage in description.stages for step in stage.steps for a in step_arrays(step)]
     kind: type[np.float32] | type[np.float64] = (
         np.float32 if all(_fits_float32(part) for part in parts) else np.float64
     )
     _check_sizes(description, np.dtype(kind).itemsize, path)
-    file.write(_model(description, biases, kind))
+    file.write(_model(description, kind))
 
 
-def _bias(stage: Stage, path: Path) -> FloatArray:
-    if len(stage.steps) != 1 or not isinstance(stage.steps[0], Shift) or stage.pool is not None:
-        raise InputError(f"{path}: layer {stage.name} is not in normal form and cannot be written")
-    return stage.steps[0].offset
+def _check_steps(description: ModelDescription, path: Path) -> None:
+    """Refuse batch normalisation whose epsilon is not the float32 number that ONNX has for it."""
+    for stage in description.stages:
+        for step in stage.steps:
+            if isinstance(step, Normalise) and not (
+                _fits_float32(step.epsilon) and np.all(step.epsilon == step.epsilon[0])
+            ):
+                raise InputError(
+                    f"{path}: the epsilon of the batch normalisation of {stage.name}, "
+                    f"{float(step.epsilon[0])!r}, is not the same float32 number for all neurons, "
+                    "as ONNX needs it; write .json or .npz"
+                )
 
 
 def _fits_float32(numbers: npt.NDArray[Any]) -> bool:
@@ -163,7 +190,7 @@ def _check_sizes(description: ModelDescription, width: int, path: Path) -> None:
         raise InputError(f"{path}: {total >> 20} MiB of weights do not fit an ONNX file (use .npz)")
 
 
-def _model(description: ModelDescription, biases: list[FloatArray], kind: Any) -> bytes:
+def _model(description: ModelDescription, kind: Any) -> bytes:
     draft = ModelDraft(kind)
     element = draft.element
     current = "input"
@@ -171,11 +198,14 @@ def _model(description: ModelDescription, biases: list[FloatArray], kind: Any) -
         current = draft.node("Cast", [current], "widened", to=element)
     current = draft.node("Flatten", [current], "flat", axis=1)
     last = len(description.stages) - 1
-    for number, (stage, bias) in enumerate(zip(description.stages, biases, strict=True)):
+    for number, stage in enumerate(description.stages):
         dense = draft.tensor(f"W{number}", stage.weights.toarray().T)
         current = draft.node("MatMul", [current, dense], f"product{number}")
-        end = "scores" if number == last else f"sum{number}"
-        current = draft.node("Add", [current, draft.tensor(f"b{number}", bias)], end)
+        for place, step in enumerate(stage.steps, start=1):
+            name = f"b{number}" if stage.bias is not None else f"F{number}_{place - 1}"
+            end = f"step{number}_{place}" if place < len(stage.steps) else f"sum{number}"
+            end = "scores" if number == last and place == len(stage.steps) else end
+            current = draft.step(step, current, name, end)
         if number < last:
             current = draft.signs(current, number, stage.sign_zero)
     shape = [description.stages[-1].weights.shape[0]]
