@@ -294,7 +294,11 @@ class Network(PrintedAsTable):
 
     def flatten(self, points: npt.ArrayLike) -> tuple[FloatArray, bool]:
         """Flatten points to rows of float64, and tell whether a single one was given."""
-        array = np.asarray(points, dtype=np.float64)
+        try:
+            array = np.asarray(points, dtype=np.float64)
+        except (TypeError, ValueError):
+            kind = type(points).__name__
+            raise InputError(f"expected a point, or rows of points, not a {kind}") from None
         single = array.shape in (self.input_shape, (self.inputs,))
         batch = array.ndim > 1 and array.shape[1:] in (self.input_shape, (self.inputs,))
         if not (single or batch) or array.size == 0:

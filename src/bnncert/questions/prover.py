@@ -347,7 +347,10 @@ class Search(ABC, Generic[AnswerT]):
             found = self.answer()
             if announce is not None:
                 announce(found)
-            found = self.with_certificate(found)
+            try:
+                found = self.with_certificate(found)
+            except KeyboardInterrupt as stop:
+                raise Interrupted(found) from stop
         if self.prover.unwritten is not None:
             raise UnwrittenError(self.prover.unwritten, found)
         return found
