@@ -19,8 +19,10 @@ cp docs/examples/seven.png own.png
 bnncert verify demo:sparse own.png --radius 0.5px --timeout 60 --certificate own.bnncert
 bnncert check own.bnncert --model demo:sparse
 
-# How far can it be trusted?  The counterexample is a picture.
-bnncert verify demo:sparse own.png --radius 12px --timeout 60 --save-counterexample counterexample.png
+# How far can it be trusted?  The counterexample is a picture, and the exit code of "not robust" is 1.
+code=0
+bnncert verify demo:sparse own.png --radius 12px --timeout 60 --save-counterexample counterexample.png || code=$?
+[ "$code" -eq 1 ]
 
 # Ten images, and a page of what was found.
 bnncert run demo:sparse --data demo --count 10 --radius 0.1px,0.25px --timeout 10 --out results.sqlite

@@ -16,6 +16,9 @@ from bnncert.cli import progress
 #: A line of progress: what is done, the elapsed time, and the limit or the expected end.
 _PROGRESS = re.compile(r".*, \d+ s(| of at most .*|, .* left)")
 
+#: The exit codes of answers about a property, by their status and by the word for a query.
+CODE = {"robust": 0, "unsat": 0, "not_robust": 1, "sat": 1, "unknown": 3, "timeout": 3}
+
 
 @dataclass(frozen=True)
 class Outcome:

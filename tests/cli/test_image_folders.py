@@ -38,7 +38,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_verify_prints_a_line_for_each_image_and_a_total(images: Path, run: Run) -> None:
     asked = ("--radius", "0.25px", "--json", "all.json")
     answer = run("verify", "demo:sparse", "images", *asked)
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (1, "")
     note, title, *lines, total = answer.out.splitlines()
     assert note == (
         "note: images: 1 image(s) RGB converted to grey; 1 image(s) palette converted to grey"
@@ -61,7 +61,7 @@ def test_verify_prints_a_line_for_each_image_and_a_total(images: Path, run: Run)
 def test_some_rivals_are_asked_about_as_in_a_run(images: Path, run: Run) -> None:
     ask = ("verify", "demo:sparse", "images", "--radius", "0.25px", "--method", "interval")
     answer = run(*ask, "--rivals", "7")
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (1, "")
     assert "note: 1 input(s) of class 7, the rival itself, left out" in answer.out
     lines = answer.out.splitlines()[-4:]
     assert [line.split()[0] for line in lines[:3]] == ["1.png", "8.png", "10.png"]
@@ -87,7 +87,7 @@ def test_one_image_of_a_folder_is_the_same_question(images: Path, run: Run) -> N
 def test_radius(images: Path, run: Run) -> None:
     how = ("--max", "0.002", "--tolerance", "0.002", "--method", "interval")
     answer = run("radius", "demo:sparse", "images", *how, "--json", "radii.json")
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (1, "")
     lines = answer.out.splitlines()[-5:]
     assert "8.png   label 5  certified -, falsified 0.0" in lines[2]
     assert lines[-1].startswith("4 image(s) in ")
@@ -105,7 +105,7 @@ def test_quiet_radii_are_printed(images: Path, run: Run) -> None:
 def test_exact_radii(images: Path, run: Run) -> None:
     how = ("--exact", "--grid", "1px", "--max", "0.0079", "--method", "interval")
     answer = run("radius", "demo:sparse", "images", *how)
-    assert answer.code == 0
+    assert answer.code == 1
     assert "8.png   label 5  certified -, falsified 0 steps" in answer.out
 
 

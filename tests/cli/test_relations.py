@@ -63,7 +63,7 @@ def test_monotone_with_a_certificate(table: Path, run: Run) -> None:
 def test_a_pair_of_inputs_is_named(table: Path, run: Run) -> None:
     question = ("fair", "net.json", "--table", "table.json", "--protect", "sex")
     answer = run(*question, "--json", "out.json", "-v")
-    assert answer.code == 0
+    assert answer.code == 1
     assert "fails: the class depends on sex (steps of 1), in" in answer.out
     pair = read_json(table / "out.json")["pair"]
     first, second = pair["first"], pair["second"]
@@ -187,7 +187,7 @@ def test_a_network_without_a_data_box_needs_bounds(table: Path, run: Run) -> Non
     bnncert.Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0], [0, 0]]).save(table / "open.json")
     answer = run("fair", "open.json", "--protect", "0")
     assert answer.code == 2 and "no data box is stated; give lo of input 0" in answer.err
-    assert run("fair", "open.json", "--protect", "0", "--clip", "-1", "1").code == 0
+    assert run("fair", "open.json", "--protect", "0", "--clip", "-1", "1").code == 1
 
 
 def test_the_time_limit_leaves_bounds(table: Path, run: Run) -> None:

@@ -18,13 +18,13 @@ FALSE = ("net.npz", "--input", "x.npy", "--label", "0", "--radius", "0.75")
 
 def test_a_saved_point_is_the_counterexample(folder: Path, run: Run) -> None:
     answer = run("verify", *FALSE, "--save-counterexample", "c.npy", "--json", "out.json")
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (1, "")
     assert answer.out.splitlines()[-1] == "counterexample: c.npy (2 numbers)"
     point = np.load(folder / "c.npy")
     assert point.tolist() == read_json(folder / "out.json")["counterexample"]["input"]
     # It can be asked about again.
     again = ("--input", "c.npy", "--label", "0", "--radius", "0", "--json", "again.json")
-    assert run("verify", "net.npz", *again).code == 0
+    assert run("verify", "net.npz", *again).code == 1
     assert read_json(folder / "again.json")["misclassified"]
 
 
@@ -41,7 +41,7 @@ def test_the_counterexample_of_a_query_is_a_point(folder: Path, run: Run) -> Non
     declared = "".join(f"(declare-const {v} Real)" for v in ("X_0", "X_1", "Y_0", "Y_1", "Y_2"))
     (folder / "q.vnnlib").write_text(f"{declared}{box}(assert (<= Y_0 Y_1))")
     query = ("net.npz", "q.vnnlib", "--save-counterexample")
-    assert run("verify", *query, "c.npy").code == 0
+    assert run("verify", *query, "c.npy").code == 1
     scores = bnncert.load(folder / "net.npz").evaluate(np.load(folder / "c.npy")[None])[0]
     assert scores[0] <= scores[1]
     assert_one_line(run("verify", *query, "c.png"), "c.png", "which a query does not state")
@@ -80,7 +80,7 @@ def test_a_picture_shows_original_counterexample_and_difference(folder: Path, ru
     pixels = square_network(folder, input_lo=0.0, input_hi=255.0)
     question = ("square.npz", "--input", "pixels.npy", "--radius", "3")
     answer = run("verify", *question, "--save-counterexample", "c.png", "--json", "out.json")
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (1, "")
     assert answer.out.splitlines()[-1].startswith(
         "counterexample: c.png (original, counterexample, difference; its pixels are "
     )
@@ -103,7 +103,7 @@ def test_a_picture_needs_a_data_box(folder: Path, run: Run) -> None:
     line = ("c.png", "a picture needs the range of the inputs", "--clip")
     assert_one_line(run("verify", *question, "--save-counterexample", "c.png"), *line)
     scaled = (*question, "--clip", "0", "255", "--save-counterexample", "c.png")
-    assert run("verify", *scaled).code == 0
+    assert run("verify", *scaled).code == 1
     assert (folder / "c.png").exists()
 
 
@@ -149,7 +149,7 @@ def test_the_model_misclassifies_the_pixels_of_the_picture_in_onnxruntime(
     label = int(images.labels[index])
     question = ("model.onnx", "--input", "image.npy", "--label", str(label), "--radius", "1px")
     answer = run("verify", *question, "--grid", "1px", "--save-counterexample", "c.png")
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (1, "")
     assert answer.out.splitlines()[-1].endswith("its pixels are exact)")
     with Image.open(folder / "c.png") as picture:
         assert (picture.mode, picture.size) == ("L", (84, 28))
@@ -193,7 +193,7 @@ def test_an_image_file_keeps_its_shape_and_colours(
         *("verify", "rgb.npz", "image.png", "--radius", "2px", "--grid", "1px"),
         *("--save-counterexample", "c.png"),
     )
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (1, "")
     assert "its pixels are exact" in answer.out.splitlines()[-1]
     picture = np.asarray(Image.open("c.png"))
     assert picture.shape == (4, 15, 3)
@@ -213,7 +213,7 @@ def test_a_grey_image_that_is_not_square(folder: Path, run: Run) -> None:
     layers |= {"W1": np.array([[1.0], [-1.0]]), "b1": np.zeros(2)}
     np.savez(folder / "flat.npz", **layers, input_lo=np.array(0.0), input_hi=np.array(255.0))
     asked = ("verify", "flat.npz", "image.png", "--radius", "1", "--grid", "1")
-    assert run(*asked, "--save-counterexample", "c.png").code == 0
+    assert run(*asked, "--save-counterexample", "c.png").code == 1
     picture = np.asarray(Image.open("c.png"))
     assert picture.shape == (2, 21)
     np.testing.assert_array_equal(picture[:, :7], pixels)

@@ -25,7 +25,7 @@ def test_an_incomplete_method_names_the_class_the_neurons_the_time_and_what_to_t
     folder: Path, run: Run
 ) -> None:
     answer = run(*DEMO, "--radius", "2px", "--method", "interval")
-    assert answer.code == 0
+    assert answer.code == 3
     hardest, time, advice = answer.out.splitlines()[-3:]
     assert hardest == (
         "hardest of 9 open: class 4, margin at least -498.8; "
@@ -66,7 +66,7 @@ def test_a_verdict_is_not_followed_by_advice(folder: Path, run: Run, radius: str
 def test_an_open_query_is_one_word_and_the_reason_goes_to_stderr(folder: Path, run: Run) -> None:
     (folder / "q.vnnlib").write_text(query("0.625"))
     answer = run("verify", "net.npz", "q.vnnlib", "--method", "lp")
-    assert (answer.code, answer.out) == (0, "unknown\n")
+    assert (answer.code, answer.out) == (3, "unknown\n")
     first, second, third = answer.err.splitlines()
     assert first.startswith("hardest of 2 open: ")
     assert second.startswith("time: ")
@@ -77,7 +77,7 @@ def test_an_open_query_is_one_word_and_the_reason_goes_to_stderr(folder: Path, r
 def test_every_method_is_explained(folder: Path, run: Run, method: str) -> None:
     question = ("verify", "net.npz", *POINT, "--radius", "0.25", "--method", method)
     answer = run(*question, "--explain", "--timeout", "10")
-    assert answer.code == 0
+    assert answer.code == (3 if method in ("attack", "sample") else 0)
     assert re.search(r"^stages\s*\nstage ", answer.out, re.MULTILINE)
     if method != "sample":
         assert re.search(r"^(layers|presolve)\s*\nlayer +neurons +open", answer.out, re.MULTILINE)

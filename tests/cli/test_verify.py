@@ -36,6 +36,7 @@ from tests.cli.diamond import (
     read_json,
     write_network,
 )
+from tests.in_process import CODE
 
 
 def test_bundled_networks_and_images_have_names(run: Run) -> None:
@@ -74,7 +75,7 @@ def test_the_distance_to_the_border_depends_on_the_norm(
     folder: Path, run: Run, norm: str, radius: str, status: str
 ) -> None:
     question = ("--input", "x.npy", "--norm", norm, "--radius", radius, "--json", "out.json")
-    assert run("verify", "net.npz", *question).code == 0
+    assert run("verify", "net.npz", *question).code == CODE[status]
     tree = read_json(folder / "out.json")
     assert tree["status"] == status
     assert tree["label"] == 0
@@ -104,7 +105,7 @@ def test_rivals_are_chosen(
     # scores at the centre are 3, 0, 0.5, so the runner-up is class 2.
     np.save(folder / "low.npy", np.array([1.0, -0.5]))
     question = ("--input", "low.npy", "--radius", "0.5", "--rivals", named)
-    assert run("verify", "net.npz", *question, "--json", "out.json").code == 0
+    assert run("verify", "net.npz", *question, "--json", "out.json").code == CODE[status]
     tree = read_json(folder / "out.json")
     assert tree["status"] == status
     assert [t["rival"] for t in tree["targets"]] == rivals
@@ -120,7 +121,7 @@ def test_sign_zero_decides_when_the_border_is_only_touched(
 ) -> None:
     question = ("--input", "x.npy", "--norm", norm, "--radius", radius, "--rivals", "1")
     settings = ("--sign-zero", sign_zero, "--method", method, "--json", "out.json")
-    assert run("verify", "net.npz", *question, *settings).code == 0
+    assert run("verify", "net.npz", *question, *settings).code == CODE[status]
     tree = read_json(folder / "out.json")
     assert tree["status"] == status
     assert tree["sign_zero"] == sign_zero
@@ -131,7 +132,7 @@ def test_sign_zero_decides_when_the_border_is_only_touched(
 @pytest.mark.parametrize(("ties", "status"), [("violation", "not_robust"), ("robust", "robust")])
 def test_an_equal_score_counts_as_ties_says(folder: Path, run: Run, ties: str, status: str) -> None:
     question = ("--input", "x.npy", "--radius", "0.6", "--rivals", "1", "--ties", ties)
-    assert run("verify", "tied.npz", *question, "--json", "out.json").code == 0
+    assert run("verify", "tied.npz", *question, "--json", "out.json").code == CODE[status]
     tree = read_json(folder / "out.json")
     assert tree["status"] == status
     if status == "not_robust":
@@ -143,7 +144,7 @@ def test_a_wrong_label_fails_at_the_centre(folder: Path, run: Run) -> None:
     question = ("--input", "x.npy", "--radius", "0", "--label", "2")
     answer = run("verify", "net.npz", *question, "--json", "out.json")
     tree = read_json(folder / "out.json")
-    assert (answer.code, tree["status"], tree["label"]) == (0, "not_robust", 2)
+    assert (answer.code, tree["status"], tree["label"]) == (1, "not_robust", 2)
     assert tree["counterexample"]["input"] == [1.0, 0.0]
     assert_replays(tree, DIAMOND, 0, label=2)
     assert "centre" in answer.out
@@ -152,7 +153,7 @@ def test_a_wrong_label_fails_at_the_centre(folder: Path, run: Run) -> None:
 def test_clip_replaces_the_data_box(folder: Path, run: Run) -> None:
     # With x1 >= 0 only h1 can flip, and within 0.6 it does: class 2 wins, class 1 never.
     question = ("--input", "x.npy", "--radius", "0.6", "--clip", "0", "1.5")
-    assert run("verify", "net.npz", *question, "--json", "out.json").code == 0
+    assert run("verify", "net.npz", *question, "--json", "out.json").code == 1
     tree = read_json(folder / "out.json")
     assert tree["region"]["clip_lo"] == [0.0, 0.0]
     assert tree["region"]["clip_hi"] == [1.5, 1.5]
@@ -192,7 +193,7 @@ def test_json_holds_what_the_terminal_shows(folder: Path, run: Run) -> None:
 def test_json_on_stdout_is_all_of_stdout(folder: Path) -> None:
     question = ("--input", "x.npy", "--radius", "0.6", "--rivals", "1", "--json", "-")
     answer = command("verify", "net.npz", *question, cwd=folder)
-    assert answer.code == 0
+    assert answer.code == 1
     tree = json.loads(answer.out)
     assert tree["status"] == "not_robust"
     assert_replays(tree, DIAMOND, 1)
@@ -208,7 +209,7 @@ def test_a_query_is_answered_in_one_word(
     name = "q.vnnlib.gz" if compressed else "q.vnnlib"
     (folder / name).write_bytes(gzip.compress(text) if compressed else text)
     answer = run("verify", "net.npz", name, "--json", "out.json")
-    assert (answer.code, answer.out, answer.err) == (0, word + "\n", "")
+    assert (answer.code, answer.out, answer.err) == (CODE[word], word + "\n", "")
     tree = read_json(folder / "out.json")
     assert (tree["vnncomp"], tree["specification"]) == (word, name)
 
@@ -216,7 +217,7 @@ def test_a_query_is_answered_in_one_word(
 def test_a_query_that_a_method_leaves_open_is_unknown(folder: Path, run: Run) -> None:
     (folder / "q.vnnlib").write_text(query("0.625"))
     answer = run("verify", "net.npz", "q.vnnlib", "--method", "interval")
-    assert (answer.code, answer.out) == (0, "unknown\n")
+    assert (answer.code, answer.out) == (3, "unknown\n")
 
 
 def test_a_query_with_an_empty_region_is_unsat(folder: Path, run: Run) -> None:
@@ -231,7 +232,7 @@ def test_the_witness_file_is_what_vnncomp_reads(folder: Path, run: Run) -> None:
     (folder / "unsat.vnnlib").write_text(query("0.25"))
     assert run("verify", "net.npz", "unsat.vnnlib", "--witness", "w.txt").code == 0
     assert (folder / "w.txt").read_text() == "unsat\n"
-    assert run("verify", "net.npz", "sat.vnnlib", "--witness", "w.txt").code == 0
+    assert run("verify", "net.npz", "sat.vnnlib", "--witness", "w.txt").code == 1
     word, *pairs = (folder / "w.txt").read_text().splitlines()
     assert word == "sat"
     assert pairs[0].startswith("((") and pairs[-1].endswith("))")
@@ -248,7 +249,7 @@ def test_an_onnx_model_is_replayed_in_onnxruntime(folder: Path, run: Run) -> Non
     pytest.importorskip("onnxruntime")
     assert run("convert", "net.npz", "net.onnx").code == 0
     question = ("--input", "x.npy", "--radius", "0.6", "--json", "out.json")
-    assert run("verify", "net.onnx", *question).code == 0
+    assert run("verify", "net.onnx", *question).code == 1
     tree = read_json(folder / "out.json")
     assert tree["counterexample"]["replayed_in"] == ["exact", "onnxruntime"]
     rival = int(tree["counterexample"]["target"].removeprefix("class "))
@@ -290,14 +291,14 @@ def test_names_are_printed_as_they_are(folder: Path, run: Run) -> None:
 
 def test_a_timeout_names_the_start_up_that_the_limit_includes(folder: Path) -> None:
     answer = command("verify", *HARD, "--method", "milp", "--timeout", "0.01", cwd=folder)
-    assert answer.code == 0
+    assert answer.code == 3
     start_up = re.search(r"timeout in .* after (\S+) s of start-up, which the limit", answer.out)
     assert start_up is not None and float(start_up[1]) > 0.01
 
 
 def test_the_time_limit_ends_a_hard_run_with_timeout(folder: Path, run: Run) -> None:
     answer = run("verify", *HARD, "--method", "milp", "--timeout", "1", "--json", "out.json")
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (3, "")
     tree = read_json(folder / "out.json")
     assert (tree["status"], tree["vnncomp"]) == ("timeout", "timeout")
     assert 0.5 <= tree["seconds"] <= 3.0

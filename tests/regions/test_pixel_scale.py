@@ -19,7 +19,7 @@ from bnncert.regions.radii import PixelScale
 from bnncert.results.store import ResultsFile
 from tests.cli.diamond import DIAMOND, Run, read_json, write_network
 from tests.cli.test_question import one_line
-from tests.in_process import command_line
+from tests.in_process import CODE, command_line
 
 #: Pixels (255, 0) are the point (1, 0) at scale 0 to 1, (1, -1) at -1 to 1.
 PIXELS = np.array([255, 0], dtype=np.uint8)
@@ -71,7 +71,7 @@ def test_the_scale_gives_centre_and_data_box(
 ) -> None:
     for source in ("pixels.npy", "whole.npy"):
         question = (*ASKING[command][:3], source, *ASKING[command][4:])
-        assert run(*question, *options, "--label", "0", "--json", "a.json").code == 0
+        assert run(*question, *options, "--label", "0", "--json", "a.json").code in CODE.values()
         region = read_json(Path("a.json"))["region"]
         assert region["center"] == centre
         assert (set(region["clip_lo"]), set(region["clip_hi"])) == ({box[0]}, {box[1]})
@@ -88,9 +88,9 @@ def test_a_radius_in_pixels_follows_the_scale(run: Run) -> None:
         "--json",
         "a.json",
     )
-    assert run(*question, "--scale", "0", "1").code == 0
+    assert run(*question, "--scale", "0", "1").code in CODE.values()
     assert read_json(Path("a.json"))["region"]["radius"] == 51 * (1 / 255)
-    assert run(*question, "--normalise", "0.5", "0.25").code == 0
+    assert run(*question, "--normalise", "0.5", "0.25").code in CODE.values()
     assert read_json(Path("a.json"))["region"]["radius"] == 51 * (4 / 255)
 
 
@@ -149,7 +149,7 @@ def test_a_scale_takes_the_place_of_the_data_box(run: Run) -> None:
     write_network(Path("net.npz"), DIAMOND, input_lo=-1.0, input_hi=1.0)
     for options, centre in (((), [1.0, -1.0]), (("--scale", "0", "1"), [1.0, 0.0])):
         question = (*ASKING["verify"], *options, "--json", "a.json")
-        assert run(*question).code == 0
+        assert run(*question).code in CODE.values()
         assert read_json(Path("a.json"))["region"]["center"] == centre
 
 
@@ -261,7 +261,7 @@ def test_the_command_line_shows_the_warning_as_one_line(run: Run, tmp_path: Path
     np.save("far.npy", np.array([2.0, 0.0]))
     question = ("verify", "net.npz", "--input", "far.npy", "--radius", "1.5")
     done = subprocess.run(
-        [sys.executable, "-m", "bnncert", *question], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "bnncert", *question], capture_output=True, text=True, check=False
     )
     (line,) = done.stderr.splitlines()
     assert line.startswith("bnncert: warning: the ball's centre lies outside")

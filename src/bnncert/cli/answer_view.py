@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 
 import typer
 
+from bnncert.cli.exit_codes import exit_code
 from bnncert.cli.options import Outputs, PrintOptions
 from bnncert.cli.output import refuse_unwritable, write_json
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
@@ -87,8 +88,8 @@ class AnswerView(ABC, Generic[AnswerT]):
         opening: str | None,
         timeout: float,
         question: Callable[..., AnswerT],
-    ) -> AnswerT:
-        """Ask the question; print the answer and write its files.
+    ) -> NoReturn:
+        """Ask the question, print the answer, write its files, and exit with its exit code.
 
         The question is called with the keywords `timeout`, `progress` and `certificate`, and with
         `announce` if it is announced.  The line `opening` on it ends with the time limit.  After
@@ -125,7 +126,7 @@ class AnswerView(ABC, Generic[AnswerT]):
             # The live line redirects the standard output, also that of JSON.
             with progress.paused():
                 self._write(found)
-        return found
+        raise typer.Exit(exit_code(found))
 
     def _write(
         self, found: AnswerT, *, is_interrupted: bool = False, is_certified: bool = True

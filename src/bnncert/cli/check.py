@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bnncert.cli.bundled_names import model_file
+from bnncert.cli.exit_codes import ExitCode
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import IndexOption, JsonOption, PixelScaleOptions, point_option
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
@@ -111,7 +112,7 @@ def check(
     except RejectedError as error:
         typer.echo(f"rejected: {error}", err=to_stderr)
         write_json(json_, tree | {"accepted": False, "reason": str(error)})
-        raise typer.Exit(1) from error
+        raise typer.Exit(ExitCode.FAILS) from error
     typer.echo(f"accepted: {report.statement}", err=to_stderr)
     counts = f"{report.targets} targets, {report.clauses} clauses, {report.leaves} leaves"
     if not report.targets:

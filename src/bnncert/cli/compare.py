@@ -126,7 +126,7 @@ def compare(
     question = _question(ctx, a, options)
     saved = _saved(outputs.save_counterexample, a, question)
     about = partial(_about, a, b, question.region, options)
-    result = _ComparisonView(consoles, outputs, about, saved).ask(
+    _ComparisonView(consoles, outputs, about, saved).ask(
         ctx,
         f"A = {first.name}, B = {second.name}: {question.title}",
         options.timeout,
@@ -139,8 +139,6 @@ def compare(
             options=settings,
         ),
     )
-    if result.status == "different":
-        raise typer.Exit(1)
 
 
 def _question(ctx: typer.Context, network: Network, options: TwoNetworksOptions) -> _Question:

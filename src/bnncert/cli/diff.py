@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnncert.cli.exit_codes import ExitCode
 from bnncert.cli.options import JsonOption
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import InputError
@@ -46,7 +47,7 @@ def diff(
     _show(comparison, wide_console(stderr=json_ == "-"))
     write_json(json_, comparison_tree(comparison))
     if comparison.contradictions:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILS)
 
 
 def _show(comparison: Comparison, console: Console) -> None:

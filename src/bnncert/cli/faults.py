@@ -135,7 +135,7 @@ class _FaultsView(RecordedView["FaultsResult"]):
             console.print(_changes(fewest, MOST_LISTED), soft_wrap=True)
         for row in rows if self.consoles.verbose else ():
             console.print(_changes(row), soft_wrap=True)
-        if not found:
+        if found.status == "open":
             line = "open: the numbers between certified and falsified are undecided"
             console.print(line, soft_wrap=True)
 

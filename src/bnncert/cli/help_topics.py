@@ -7,7 +7,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from bnncert.cli.catalogue import ENTRIES, Entry
+from bnncert.cli.catalogue import ASK, ENTRIES, Entry
+from bnncert.cli.exit_codes import CODES
 
 #: The options of all commands by topic, in the order in which `--help` shows them.
 TOPICS: dict[str, tuple[str, ...]] = {
@@ -107,7 +108,10 @@ class TopicCommand(TyperCommand):
                     formatter.write_dl(rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the example as it is, so that it can be copied."""
+        """Write what exit codes mean, and the example as it is, so that it can be copied."""
+        if any(entry.name == ctx.info_name and entry.topic == ASK for entry in ENTRIES):
+            with formatter.section("Exit codes"):
+                formatter.write_text(f"{CODES}.")
         if self.epilog:
             with formatter.section("Example"):
                 formatter.write(f"{'':>{formatter.current_indent}}{self.epilog}\n")

@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 from bnncert.cli.batches import refuse_failures
 from bnncert.cli.command_question import AskedPoints, CommandQuestion
 from bnncert.cli.consoles import Consoles
+from bnncert.cli.exit_codes import exit_code
 from bnncert.cli.output import network_tree, refuse_clashes, write_json
 from bnncert.cli.progress import LiveLine, watch
 from bnncert.cli.result_views import has_margin, question_tree, totals_text
@@ -85,8 +87,8 @@ class FolderView:
         console.print(Text.assemble(start, text, f"  {seconds:.2f} s"), soft_wrap=True)
 
 
-def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
-    """Verify all images of a folder; the time limit holds for each."""
+def verify_folder(view: FolderView, settings: Settings, place: Place) -> NoReturn:
+    """Verify all images of a folder; the time limit holds for each, and the exit code is of all."""
     import numpy as np
 
     from bnncert.results.plan import plan_run
@@ -128,6 +130,7 @@ def verify_folder(view: FolderView, settings: Settings, place: Place) -> None:
     ):
         finished = run_plan(plan, results, place=replace(place, watch=progress), progress=report)
     refuse_failures(finished.failures, len(plan.instances), consoles.answer)
+    raise typer.Exit(exit_code(*results_so_far))
 
 
 def _verdict(result: Result) -> Text:
@@ -151,21 +154,23 @@ def search_folder(
     ask: Callable[[CommandQuestion], FoundRadius],
     progress: LiveLine,
     about: dict[str, Any],
-) -> None:
+) -> NoReturn:
     """Search around one image after the other; the time limit holds for each."""
-    points = view.points
+    points, answers = view.points, list[FoundRadius]()
     # All questions are made first: a wrong label is reported before the first answer.
     questions = list(points.questions())
     norm, total = f"norm {points.balls.norm}", lambda s: f"{len(view.trees)} image(s) in {s:.1f} s"
     with view.answers(progress, norm, about, total):
         for index, question in enumerate(questions):
             found = ask(question)
+            answers.append(found)
             stated = {"input": question.where, "labels": question.labels, "label": question.label}
             view.trees.append({**stated, **found.to_dict()})
             with progress.paused():
                 # With -q as well: the total does not state the answers.
                 text = _radii(points, found)
                 view.line(view.consoles.answer, index, question.label, text, found.seconds)
+    raise typer.Exit(exit_code(*answers))
 
 
 def _radii(points: AskedPoints, found: FoundRadius) -> Text:

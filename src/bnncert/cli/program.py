@@ -1,4 +1,4 @@
-"""The command line.  The exit code is 0 after a verdict, 2 for bad input, 130 after Ctrl-C."""
+"""The command line: it finds the command, runs it, and ends with an exit code and no traceback."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from bnncert.cli.catalogue import ENTRIES, Entry
 from bnncert.cli.completion import SHELLS, install_script, prepare, script, with_shell
+from bnncert.cli.exit_codes import CODES, ExitCode
 from bnncert.cli.help_topics import TopicCommand, write_commands
 from bnncert.cli.interrupts import INTERRUPTED, leaving_on_interrupt
 from bnncert.cli.project_defaults import ProjectDefaults, find_defaults
@@ -69,7 +70,12 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the first argument names."""
         try:
-            outcome = super().invoke(ctx)
+            try:
+                outcome = super().invoke(ctx)
+            except typer.Exit:
+                # The command has an answer; a full disk counts more than its exit code.
+                sys.stdout.flush()
+                raise
             sys.stdout.flush()
         except KeyboardInterrupt as error:
             raise _InterruptedError from error
@@ -111,6 +117,7 @@ app = typer.Typer(
     cls=_Commands,
     help="Verify binary neural networks: robust with a bound, or a counterexample that replays.",
     no_args_is_help=True,
+    epilog=f"Exit codes of all questions: {CODES}.",
     **_STYLE,
 )
 
@@ -220,7 +227,7 @@ def main() -> None:
     warnings.showwarning = _show_warning
     # OpenBLAS may set the flag of invalid operations although all numbers are finite.
     warnings.filterwarnings("ignore", "invalid value encountered in matmul", RuntimeWarning)
-    code = 2
+    code: int = ExitCode.BAD_INPUT
     try:
         outcome = app(prog_name="bnncert", standalone_mode=False)
         code = outcome if isinstance(outcome, int) else 0

@@ -166,7 +166,6 @@ def radius(
             with watch(consoles.watching) as progress:
                 each = partial(ask, timeout=limit, options=options, progress=progress)
                 search_folder(folder, each, progress, about)
-            return
         question = points.question(points.index)
         known: Known | None = None
         view: AnswerView[Any]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -112,7 +112,6 @@ def verify(
             text = limit_text(ctx, limit, " for each image")
             view = FolderView(points, consoles, model.name, text, outputs.json_)
             _verify_folder(view, ties, settings, arithmetic, outputs)
-            return
         question = points.question(points.index)
         network, region = question.network, question.region
         subject = (network, region, question.label)
@@ -137,7 +136,7 @@ def _verify_folder(
     settings: SharedMethodOptions,
     arithmetic: Arithmetic,
     outputs: VerifyOutputs,
-) -> None:
+) -> NoReturn:
     """Verify all images of a folder."""
     from bnncert.cli.image_folders import refuse_overwriting, refuse_single_files, verify_folder
     from bnncert.results.instance import Settings

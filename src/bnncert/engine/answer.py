@@ -46,6 +46,8 @@ class Answer(PrintedAsTable):
 
     #: The words of `status` that mean that the property holds.
     HOLDS: ClassVar[frozenset[str]] = frozenset()
+    #: Those of all questions that mean that it does not; after other words it is undecided.
+    FAILS: ClassVar[frozenset[str]] = frozenset({"not_robust", "different", "fails", "falsified"})
 
     if TYPE_CHECKING:
         # Types alone: a dataclass would take a property of its base as a default value.

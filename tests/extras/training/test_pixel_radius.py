@@ -123,8 +123,8 @@ def test_verdicts_in_pixels_follow_the_network(
 ) -> None:
     # Both points must cross 0.25 from 0.5 for the scores to tie: two steps, and not before.
     point = ("--input", "points.npz:images", "--index", "0", "--label", "0")
-    for radius, answer in (("1px", "robust in"), ("3px", "not robust in")):
-        assert run(monkeypatch, "verify", "net.npz", *point, "--radius", radius) == 0
+    for code, radius, answer in ((0, "1px", "robust in"), (1, "3px", "not robust in")):
+        assert run(monkeypatch, "verify", "net.npz", *point, "--radius", radius) == code
         last = capsys.readouterr().out.splitlines()[-1]
         assert last.startswith(answer)
 

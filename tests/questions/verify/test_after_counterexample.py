@@ -59,7 +59,7 @@ def test_a_misclassified_input_is_called_so(
     run: Run, folder: Path, label: int, winner: str, other: list[str], margins: tuple[float, float]
 ) -> None:
     ended = run("verify", *ABOUT_X, "--label", label, "--json", "a.json")
-    assert ended.code == 0
+    assert ended.code == 1
     table = answers(ended.out)
     assert table[winner][:3] == ["misclassified", "-", f"{margins[0]:g}"]
     assert table[other[0]][:3] == [other[1], "-", f"{margins[1]:g}"]

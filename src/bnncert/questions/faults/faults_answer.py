@@ -181,8 +181,10 @@ class FaultsResult(Answer):
     no_certificate: str = ""
 
     @property
-    def status(self) -> Literal["exact", "open"]:
-        """Whether both sides of every scope meet."""
+    def status(self) -> Literal["exact", "falsified", "open"]:
+        """Whether both sides of every scope meet; "falsified" if no fault is needed."""
+        if any(row.falsified == 0 for row in self.rows):
+            return "falsified"
         return "exact" if all(row.is_exact for row in self.rows) else "open"
 
     @property

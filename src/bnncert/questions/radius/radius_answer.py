@@ -179,8 +179,13 @@ class SmallestResult(Answer):
     no_certificate: str = ""
 
     @property
-    def status(self) -> Literal["exact", "open"]:
-        """Whether the minimum is known, or that there is none up to the limit."""
+    def status(self) -> Literal["exact", "falsified", "open"]:
+        """Whether the minimum is known, or that there is none up to the limit.
+
+        "falsified" as for :class:`RadiusResult`: the centre itself has another class.
+        """
+        if self.falsified == 0:
+            return "falsified"
         return "exact" if self.is_closed else "open"
 
     @property
