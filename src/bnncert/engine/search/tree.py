@@ -35,6 +35,7 @@ from bnncert.engine.search.branching import (
     objective_values,
     round_moments,
 )
+from bnncert.engine.search.compiled_nodes import node_iteration
 from bnncert.engine.search.frontier import Frontier, OpenNode, ParentMoments
 from bnncert.engine.search.idle_parts import IdleParts, find_idle, without
 from bnncert.engine.search.node_patterns import NodePatterns
@@ -404,6 +405,7 @@ class Tree:
                 start=start,
                 moments=moments,
                 probabilities=probabilities,
+                kind=node_iteration(relaxation.program, self.outcome.relaxations),
             )
             still, chunk = still - chunk, NEXT_LOOK
             if solution.status != "limit" or still <= 0 or _hopeless(solution.history[-1], below):

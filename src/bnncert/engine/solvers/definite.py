@@ -7,13 +7,14 @@ A matrix may be diagonal on its last indices, its *tips*,
 
 which holds for the slack of a layered network on the last layer and the input.  Only the Schur
 complement of the tips is factorised, and a product with the inverse takes n (tips) (rest)
-operations instead of n^3.
+operations instead of n^3.  Small matrices without tips have a form of their own.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import scipy
+from scipy.linalg import lapack
 
 from bnncert.arrays import FloatArray
 
@@ -141,6 +142,33 @@ class ArrowFactor:
             beta.append(rest)
             basis.append(image / rest)
         return least
+
+
+class InverseFactor:
+    """L^-1 of a small definite matrix L L', without overhead; LinAlgError for other matrices."""
+
+    def __init__(self, matrix: FloatArray) -> None:
+        factor, info = lapack.dpotrf(matrix, lower=1)
+        # What is not a number reaches the last entry.
+        if info or not np.isfinite(factor[-1, -1]):
+            raise scipy.linalg.LinAlgError("not definite")
+        self._inverse, info = lapack.dtrtri(factor, lower=1, overwrite_c=1)
+        if info:
+            raise scipy.linalg.LinAlgError("not definite")
+
+    def inverse(self) -> FloatArray:
+        """Return the inverse."""
+        return np.ascontiguousarray(self._inverse.T @ self._inverse)
+
+    def longest(self, step: FloatArray) -> float:
+        """Return the largest a with S + a step >= 0."""
+        whole = self._inverse @ step @ self._inverse.T
+        values, _, _, _, info = lapack.dsyevr(
+            (whole + whole.T) / 2, compute_v=0, range="I", il=1, iu=1, overwrite_a=1
+        )
+        if info:
+            raise scipy.linalg.LinAlgError("no eigenvalue")
+        return np.inf if values[0] >= -1e-13 else float(-1.0 / values[0])
 
 
 def _parts(size: int, tips: int) -> tuple[slice, slice]:

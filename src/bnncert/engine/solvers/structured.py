@@ -16,7 +16,7 @@ import scipy
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.engine.solvers.definite import Arrow, ArrowFactor
+from bnncert.engine.solvers.definite import Arrow, ArrowFactor, InverseFactor
 from bnncert.engine.solvers.product_matrices import ProductMatrices
 from bnncert.engine.solvers.structured_program import (
     StructuredMultipliers,
@@ -46,6 +46,10 @@ FLOPS, LATE_SECONDS = 2e10, 0.1
 
 #: A step that leaves the cone is shortened to this share, so many times.
 SHORTER, SHORTER_STEPS = 0.8, 5
+
+
+#: The shifts of the diagonal of the Newton matrix that are tried, relative to its entries.
+SHIFTS = (1e-13, 1e-11, 1e-9, 1e-7)
 
 
 class Iterate(NamedTuple):
@@ -117,20 +121,24 @@ def solve_structured(
     moments: FloatArray | None = None,
     probabilities: list[FloatArray] | None = None,
     settled: Callable[[float, float], bool] | None = None,
+    kind: type[Iteration] | None = None,
 ) -> StructuredSolution:
     """Solve until the dual exceeds `above`, the primal falls below `below`, or the gap closes.
 
     The gap is closed at `gap`, at `tolerance` relative to the value, and if `settled(dual, primal)`
     is true, which means that values between both are equivalent.  The primal value is less certain
-    for `settled` than for `below`; if it is wrong, the bound is weaker but valid.
+    for `settled` than for `below`; if it is wrong, the bound is weaker but valid.  `kind` is
+    the form of the iteration; all of them make the same steps.
     """
-    iteration = _Iteration(program, start, moments, probabilities)
+    iteration = (kind or Iteration)(program, start, moments, probabilities)
     goal = _Goal(above, below, gap, tolerance, settled)
     with blas_threads(iteration.geometry.unknowns):
         return iteration.run(deadline, goal, iterations)
 
 
-class _Iteration:
+class Iteration:
+    """The point of the iteration, and its steps."""
+
     def __init__(
         self,
         program: StructuredProgram,
@@ -171,11 +179,11 @@ class _Iteration:
         step_seconds = self.geometry.unknowns**3 / 3 / FLOPS
         late = deadline.extended(LATE_SECONDS)
         try:
-            at = self._point()
+            at = self.point()
         except scipy.linalg.LinAlgError:
             iterations, status = -1, "stalled"
         for count in range(iterations + 1):
-            now = self._iterate(at)
+            now = self.iterate(at)
             history.append(now)
             if now.dual > best:
                 best, best_y = now.dual, self.y
@@ -199,16 +207,25 @@ class _Iteration:
                 break
             step_seconds = deadline.elapsed() - step_began
         primal = history[-1].primal if history else np.inf
-        return StructuredSolution(status, best_y, self.m, self.p, best, primal, history)
+        found = StructuredSolution(status, best_y, self.m, self.p, best, primal, history)
+        return self.solution(found)
 
-    def _point(self) -> _Point:
+    def solution(self, found: StructuredSolution) -> StructuredSolution:
+        """Return the answer in the form that callers know."""
+        return found
+
+    def newton(self, at: IterationPoint, deadline: Deadline) -> Newton:
+        """Return the Newton system of a point."""
+        return Newton(self, at, deadline)
+
+    def point(self) -> IterationPoint:
         """Return the current slacks and factors; raise LinAlgError if T or M is not definite."""
         families = zip(self.program.tables, self.y.theta, strict=True)
         s = [t.values - np.einsum("jkf,jf->jk", t.features, theta) for t, theta in families]
         slack = self.program.base + self.geometry.combine(self.y.signed())
-        return _Point(slack, ArrowFactor(slack, self.program.tips), ArrowFactor(self.m), s)
+        return IterationPoint(slack, ArrowFactor(slack, self.program.tips), ArrowFactor(self.m), s)
 
-    def _iterate(self, at: _Point) -> Iterate:
+    def iterate(self, at: IterationPoint) -> Iterate:
         """Return the values, the gap and the largest residual of the current point."""
         residual, local = self.equations(self.m, self.p)
         worst = max(float(np.abs(v).max(initial=0.0)) for v in (residual, *local))
@@ -235,12 +252,12 @@ class _Iteration:
         values[g.diagonal] += 1.0
         return g.collapse(values), local
 
-    def _step(self, at: _Point, mu: float, deadline: Deadline) -> _Point:
+    def _step(self, at: IterationPoint, mu: float, deadline: Deadline) -> IterationPoint:
         """Make one predictor-corrector step and return the point that it leads to.
 
         The point of the iteration changes at the very end only, so that a step may be given up.
         """
-        newton = _Newton(self, at, deadline)
+        newton = self.newton(at, deadline)
         zeros = [np.zeros_like(v) for v in self.p]
         found = newton.direction(np.zeros_like(self.m), zeros)
         primal, dual = min(1.0, 0.98 * found.primal), min(1.0, 0.98 * found.dual)
@@ -262,7 +279,7 @@ class _Iteration:
             raise scipy.linalg.LinAlgError("no step")
         return self._moved(found, primal, dual)
 
-    def _moved(self, found: _Direction, primal: float, dual: float) -> _Point:
+    def _moved(self, found: Direction, primal: float, dual: float) -> IterationPoint:
         """Go so far in a direction, or less if rounding or an estimate made that too far."""
         m, p, y = self.m, self.p, self.y
         for _ in range(SHORTER_STEPS):
@@ -271,7 +288,7 @@ class _Iteration:
             self.p = [a + primal * b for a, b in zip(p, found.dp, strict=True)]
             self.y = y.moved(found.dy, dual)
             try:
-                return self._point()
+                return self.point()
             except scipy.linalg.LinAlgError:
                 primal, dual = SHORTER * primal, SHORTER * dual
         self.m, self.p, self.y = m, p, y
@@ -279,17 +296,17 @@ class _Iteration:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
+class IterationPoint:
     """T and its Cholesky factor, the factor of M, and the slacks s of all tables."""
 
     slack: FloatArray
-    factor: ArrowFactor
-    moment_factor: ArrowFactor
+    factor: ArrowFactor | InverseFactor
+    moment_factor: ArrowFactor | InverseFactor
     s: list[FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class _Direction:
+class Direction:
     """Steps of the multipliers, of T and s, of M and p, and their largest lengths."""
 
     dy: StructuredMultipliers
@@ -306,10 +323,10 @@ class _Direction:
         return min(self.primal, 1.0) + min(self.dual, 1.0)
 
 
-class _Newton:
+class Newton:
     """The Newton system at one point, factorised once and solved for several right-hand sides."""
 
-    def __init__(self, solver: _Iteration, at: _Point, deadline: Deadline) -> None:
+    def __init__(self, solver: Iteration, at: IterationPoint, deadline: Deadline) -> None:
         self.solver, self.at = solver, at
         program = solver.program
         self.inverse = at.factor.inverse()
@@ -331,7 +348,7 @@ class _Newton:
         deadline.check()
         self.solved = _factorise(h, self.scale, solver.space)
 
-    def _multipliers(
+    def multipliers(
         self, target: FloatArray, masses: list[FloatArray]
     ) -> tuple[StructuredMultipliers, FloatArray, list[FloatArray]]:
         """Return the step of the multipliers, and the steps of T and s that follow from it."""
@@ -355,10 +372,10 @@ class _Newton:
         ]
         return dy, change, moves
 
-    def direction(self, target: FloatArray, masses: list[FloatArray]) -> _Direction:
+    def direction(self, target: FloatArray, masses: list[FloatArray]) -> Direction:
         """Return the direction to given targets of M T and p s, in units of T and s."""
         solver, at = self.solver, self.at
-        dy, change, moves = self._multipliers(target, masses)
+        dy, change, moves = self.multipliers(target, masses)
         product = self._between(solver.m, change)
         dm = target - solver.m - (product + product.T) / 2
         dp = [
@@ -373,16 +390,17 @@ class _Newton:
             at.moment_factor.longest(dm),
             min((_ratio(a, b) for a, b in zip(solver.p, dp, strict=True)), default=np.inf),
         )
-        return _Direction(dy, change, moves, dm, dp, primal, dual)
+        return Direction(dy, change, moves, dm, dp, primal, dual)
 
     def _between(self, moments: FloatArray, change: FloatArray) -> FloatArray:
         """Return moments @ change @ T^-1."""
         tips = self.solver.program.tips
         if not tips:
             return np.asarray(moments @ change @ self.inverse)
+        assert isinstance(self.at.factor, ArrowFactor)
         return self.at.factor.divide(Arrow(change, tips).after(moments))
 
-    def corrected(self, last: _Direction, centre: float) -> _Direction:
+    def corrected(self, last: Direction, centre: float) -> Direction:
         """Return the direction to the centre, corrected by the products of the last steps."""
         product = self._between(last.dm, last.change)
         target = centre * self.inverse - (product + product.T) / 2
@@ -397,7 +415,7 @@ def _factorise(
 
     Only the lower part of H is used.  The factor is in `space`.
     """
-    for shift in (1e-13, 1e-11, 1e-9, 1e-7):
+    for shift in SHIFTS:
         np.multiply(h, scale[:, None], out=space)
         space *= scale
         space[np.diag_indices(scale.size)] += shift

@@ -49,7 +49,9 @@ class Compilation:
         self._lock, self._ready = Lock(), Event()
         self._thread: Thread | None = None
 
-    def is_ready(self, call: Callable[[], None], limit: Deadline) -> bool:
+    def is_ready(
+        self, call: Callable[[], None], limit: Deadline, patience: float = PATIENCE
+    ) -> bool:
         """Return whether the call has returned; the first question makes it and waits for it."""
         with self._lock:
             is_first = self._thread is None
@@ -58,7 +60,7 @@ class Compilation:
                 self._thread = Thread(target=self._run, args=(call,), daemon=True)
                 self._thread.start()
         if is_first:
-            self._ready.wait(max(0.0, min(PATIENCE, limit.remaining() / 2)))
+            self._ready.wait(max(0.0, min(patience, limit.remaining() / 2)))
         return self._ready.is_set()
 
     def wait(self, seconds: float) -> bool:
