@@ -33,15 +33,20 @@ from bnncert.regions.radii import (
     VALUED,
     Radius,
     RadiusUnit,
+    radius_in_px,
     read_radius,
     read_step,
 )
 from bnncert.report.picture import CounterexampleFile
 from bnncert.results.balls import Balls
+from bnncert.results.data_units import in_network_units
 from bnncert.results.labelled_points import OWN, Data, read_data
 
 if TYPE_CHECKING:
     from bnncert.results.rows import LabelSource
+
+#: Pixels from which a radius in input units is pointed out.
+LARGE = 64
 
 PointT = TypeVar("PointT", bound=PointOptions)
 
@@ -65,6 +70,8 @@ class CommandQuestion:
     image_shape: tuple[int, ...] = ()
     #: The unit in which the radius was given.
     unit: RadiusUnit = INPUT_UNITS
+    #: Lines for the user about the data.
+    notes: tuple[str, ...] = ()
 
     @property
     def heading(self) -> str:
@@ -135,6 +142,16 @@ def radius_option(
         raise InputError(f"--{error}") from error
 
 
+def large_radius(text: str, radius: float, network: Network, norm: str) -> list[str]:
+    """Make a note on a radius in input units that is a large number of pixels, as a slip is."""
+    pixels = radius_in_px(radius, norm, network.pixel_step)
+    if pixels is None or pixels < LARGE or norm != "linf" or text.endswith(("px", "delta")):
+        return []
+    if network.pixel_step == 1:
+        return []
+    return [f"--radius {text} is {pixels:.6g} px; a radius in pixels is --radius {text}px"]
+
+
 def grid_option(text: str) -> Radius:
     """Read --grid as it is written, because `1px` depends on the network."""
     step = read_step(text)
@@ -194,9 +211,9 @@ def scaled_data(
 ) -> tuple[Network, Data]:
     """Read points; return them with the network that reads their pixels in the stated scale."""
     scale = read_scale(scaling.scale, scaling.normalise)
-    network = network if scale is None else scale.on(network)
+    is_clipped = isinstance(scaling, ScalingOptions) and scaling.clip is not None
     data = read_data(source, labels, network)
-    return network, data if scale is None else data.as_pixels()
+    return in_network_units(network, data, scale, is_clipped=is_clipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +266,10 @@ class AskedPoints:
         title = where if count == 1 or named or data.names else f"{where} (of {count} points)"
         shape = data.image_shape if len(network.input_shape) == 1 else ()
         return CommandQuestion(
-            *(network, region, label, labels, self.rivals, where, title), shape, self.unit
+            *(network, region, label, labels, self.rivals, where, title),
+            shape,
+            self.unit,
+            data.notes,
         )
 
 
@@ -288,6 +308,8 @@ def read_points(
     radius, unit = None, INPUT_UNITS
     if shape.radius is not None:
         radius, unit = radius_option(shape.radius, network, shape.norm, clip)
+        notes = large_radius(shape.radius, radius, network, shape.norm)
+        data = replace(data, notes=(*data.notes, *notes))
     grid, within = balls_option(network, shape.norm, clip, shape.grid, shape.within, shape.value)
     given: dict[str, Any] = {"grid": grid, "within": within, "value": shape.value}
     try:

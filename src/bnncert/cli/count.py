@@ -83,6 +83,7 @@ def count(
     consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels))
     network = read_network(model, settings.sign_zero)
     question = _read(network, point, scaling)
+    consoles.details.notes(question.notes)
     recording = Recording(outputs.results, "count", question, question.ball_text, {"ties": ties})
     region = question.region.to_dict()
     about = partial(question.about, ties=ties, region=region, seed=settings.seed)

@@ -102,6 +102,7 @@ def explain(
     consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels), settings.method)
     network = read_network(model, settings.sign_zero)
     question, values = _read(network, point, domain, pixels)
+    consoles.details.notes(question.notes)
     picture = _picture(outputs, question, values)
     title = f"{model.name}, {question.title}: {question.label_text}, other inputs {values.text}"
     recording = Recording(outputs.results, "explain", question, values.text, {"ties": ties})

@@ -96,6 +96,7 @@ def faults(
         missing="the point whose class should not change",
         several="faults are looked at for one point",
     )
+    consoles.details.notes(question.notes)
     asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
     recording = Recording(outputs.results, "faults", question, question.ball_text, asked)
     about = partial(question.about, ties=ties, method=settings.method, seed=settings.seed)

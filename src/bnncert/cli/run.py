@@ -145,7 +145,8 @@ def _planner(
     model: Path, points: PointsOptions, scaling: ScalingOptions, answering: AnsweringOptions
 ) -> Callable[[float], Plan]:
     """Read the network and the points; return what plans the instances with a time limit."""
-    from bnncert.cli.command_question import balls_option, radius_option, read_network
+    from bnncert.cli.command_question import balls_option, large_radius, radius_option, read_network
+    from bnncert.results.data_units import in_network_units
     from bnncert.results.instance import PointSource, Settings
     from bnncert.results.labelled_points import read_data
     from bnncert.results.plan import Selection, plan_run
@@ -161,14 +162,13 @@ def _planner(
     if source != points.data:
         # Messages name the bundled images as the user does, and not a file of the package.
         data = replace(data, where=points.data)
-    pixels = read_scale(scaling.scale, scaling.normalise)
-    if pixels is not None:
-        network, data = pixels.on(network), data.as_pixels()
-    clip = read_clip(scaling.clip)
-    radii = [
-        radius_option(part, network, points.norm, clip, points.radii)[0]
-        for part in points.radii.split(",")
-    ]
+    pixels, clip = read_scale(scaling.scale, scaling.normalise), read_clip(scaling.clip)
+    network, data = in_network_units(network, data, pixels, is_clipped=clip is not None)
+    radii = []
+    for part in points.radii.split(","):
+        radii.append(radius_option(part, network, points.norm, clip, points.radii)[0])
+        notes = large_radius(part, radii[-1], network, points.norm)
+        data = replace(data, notes=(*data.notes, *notes))
     grid, within = balls_option(
         network, points.norm, clip, points.grid, points.within, points.value
     )

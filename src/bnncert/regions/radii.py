@@ -162,7 +162,8 @@ class Radius:
             if network.pixel_step is None:
                 raise InputError(
                     f"{what}, but network {name} does not state the size of a pixel step "
-                    f"(pixel_step); give a scale, or the {self.name} in input units"
+                    "(pixel_step), and the data are not 8-bit pixels with a known data box; give "
+                    f"--scale LO HI (in a configuration: scale), or the {self.name} in input units"
                 )
             return self.number * network.pixel_step
         if norm not in DELTAS:
@@ -171,7 +172,7 @@ class Radius:
         if lo is None or hi is None or not (np.all(lo == np.float64(-1)) and np.all(hi == 1.0)):
             raise InputError(
                 f"{what}, but the data box of network {name} is not [-1, 1]; give the {self.name} "
-                "in input units, or a clip"
+                "in input units or px, or --clip -1 1 (in a configuration: clip)"
             )
         return self.number / DELTAS[norm]
 

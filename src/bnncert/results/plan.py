@@ -32,6 +32,7 @@ from bnncert.results.configuration import (
     RandomNetwork,
     random_points,
 )
+from bnncert.results.data_units import in_network_units
 from bnncert.results.instance import (
     Instance,
     InstanceGroup,
@@ -175,10 +176,12 @@ def plan_experiment(configuration: Configuration) -> Plan:
         for name in part.networks:
             try:
                 network = networks[name]
-                network = network if part.scale is None else part.scale.on(network)
-                data = _load_data(part, network, files)
-                if part.scale is not None and not isinstance(part.data.source, int):
-                    data = data.as_pixels()
+                if isinstance(part.data.source, int):
+                    network = network if part.scale is None else part.scale.on(network)
+                    data = _load_data(part, network, files)
+                else:
+                    data, clipped = _load_data(part, network, files), part.clip is not None
+                    network, data = in_network_units(network, data, part.scale, is_clipped=clipped)
             except BnncertError as error:
                 raise configuration.wrong(part.data.line, error) from error
             # A results file has one data box for each network: that of the first part.

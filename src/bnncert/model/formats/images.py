@@ -80,10 +80,24 @@ def read_png(content: bytes, path: Path) -> tuple[npt.NDArray[np.uint8], str] | 
         if samples.size and samples.max() >= len(colours):
             raise _broken(path, f"colour {samples.max()} of a palette of {len(colours)}")
         return colours[samples[..., 0]], kind
+    if header.colour in (4, 6):
+        _warn_of_alpha(samples[..., :-1], samples[..., -1], path)
     if kind == "RGB":
         return np.ascontiguousarray(samples[..., :3]), kind
     scale = 255 // (2**header.depth - 1)
     return samples[..., 0] * np.uint8(scale), kind
+
+
+def _warn_of_alpha(
+    colours: npt.NDArray[np.uint8], alpha: npt.NDArray[np.uint8], path: Path
+) -> None:
+    """Warn if a picture is drawn in transparency alone, of which nothing is left."""
+    if np.ptp(alpha) and not np.ptp(colours.reshape(-1, colours.shape[-1]), axis=0).any():
+        warnings.warn(
+            f"{path}: all pixels have one colour, and the picture is in the alpha channel, which "
+            "is not read; put it on a background first",
+            stacklevel=2,
+        )
 
 
 def _broken(path: Path, why: str) -> FormatError:
@@ -314,6 +328,7 @@ def _read_with_pillow(path: Path) -> Image:
                         f"{path}: image of 16 bits a sample; expected one byte a channel"
                     )
                 found = image.mode
+                alpha = np.asarray(image.getchannel("A")) if found in ("LA", "RGBA") else None
                 mode = IMAGE_MODES.get(found)
                 pixels = None if mode is None else np.asarray(image.convert(mode), dtype=np.uint8)
     except BnncertError:
@@ -326,5 +341,7 @@ def _read_with_pillow(path: Path) -> Image:
         raise FormatError(f"{path}: not a readable image ({reason(error)})") from error
     if pixels is None:
         raise FormatError(f"{path}: image of mode {found}; expected one byte a channel")
+    if alpha is not None:
+        _warn_of_alpha(pixels.reshape(*alpha.shape, -1), alpha, path)
     kind = KIND_WORDS.get(found, "RGB" if found.startswith("RGB") else found)
     return Image(pixels, kind, path)

@@ -126,16 +126,20 @@ def pick_point(
 
 
 def as_pixels(array: npt.NDArray[Any], where: str) -> npt.NDArray[np.uint8]:
-    """Take whole numbers from 0 to 255 as pixels; a scale is not defined for other numbers."""
-    if array.dtype.kind not in "iu":
+    """Take whole numbers from 0 to 255 as pixels; a scale is not defined for other numbers.
+
+    Floats that are 0 and 1 alone are rather black and white than the two darkest pixels.
+    """
+    is_whole = array.dtype.kind in "iu" or (np.all(array == np.round(array)) and array.max() > 1)
+    if not is_whole:
         raise FormatError(
-            f"{where}: holds {array.dtype} numbers, which enter as they are; a scale (or mean and "
-            "std) is for pixels, whole numbers from 0 to 255"
+            f"{where}: holds {array.dtype} numbers, which enter as they are; leave out --scale or "
+            "--normalise (scale, mean, std), which are for pixels, whole numbers from 0 to 255"
         )
     if array.min() < 0 or array.max() > 255:
         raise FormatError(
-            f"{where}: holds numbers from {array.min()} to {array.max()}; expected pixels from 0 "
-            "to 255 for a scale (or mean and std)"
+            f"{where}: holds numbers from {array.min():g} to {array.max():g}; --scale and "
+            "--normalise (scale, mean, std) are for pixels from 0 to 255"
         )
     return array.astype(np.uint8)
 
