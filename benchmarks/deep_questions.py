@@ -6,8 +6,6 @@ whose data are absent is left out with a message.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -108,12 +106,18 @@ def trained(source: Source, hidden: tuple[int, ...], binarised: bool) -> Path | 
     path = source.networks / f"{kind}-{'-'.join(map(str, hidden))}.npz"
     if not path.exists():
         source.networks.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "bnncert", "train", "--data", "mnist"]
-        command += ["--data-dir", str(source.data), "--hidden", ",".join(map(str, hidden))]
-        command += ["--zeros", str(ZEROS), "--epochs", str(EPOCHS), "--out", str(path)]
-        command += ["--binarise-input"] if binarised else []
-        if subprocess.run(command, check=False, stdout=sys.stderr).returncode:
-            print(f"{path.name} is left out: it does not exist and could not be trained")
+        try:
+            bnncert.train(
+                "mnist",
+                out=path,
+                data_dir=source.data,
+                hidden=hidden,
+                zeros=ZEROS,
+                epochs=EPOCHS,
+                binarise_input=binarised,
+            )
+        except bnncert.BnncertError as error:
+            print(f"{path.name} is left out: it could not be trained ({error})")
             return None
     return path
 

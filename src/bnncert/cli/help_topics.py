@@ -27,7 +27,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         *("--seed", "--confidence"),
     ),
     "Training": (
-        *("--hidden", "--conv", "--stride", "--zeros", "--binarise-input", "--epochs", "--batch"),
+        *("--certify", "--hidden", "--conv", "--stride", "--zeros", "--epochs", "--batch"),
         *("--lr", "--patience", "--robust"),
     ),
     "Limits": (

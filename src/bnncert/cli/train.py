@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -28,24 +29,42 @@ if TYPE_CHECKING:
 class TrainingChoices:
     """The options that describe a training."""
 
-    hidden: Annotated[
-        str, typer.Option("--hidden", help="Sizes of the dense hidden layers, e.g. 500,500.")
-    ] = "500,500"
-    conv: Annotated[
-        str, typer.Option("--conv", help="Channels of 3 x 3 convolutions before them, e.g. 16,32.")
-    ] = ""
-    stride: Annotated[
-        int,
+    certify: Annotated[
+        str | None,
         typer.Option(
-            "--stride", help="Stride of the convolutions; 1: each is followed by 2 x 2 max-pooling."
+            "--certify",
+            help="L-inf radius at which to be certified: a share of the data range (0.1), or "
+            "pixels (25px). It chooses input levels, losses, and the options not given.",
         ),
-    ] = 1
+    ] = None
+    hidden: Annotated[
+        str | None,
+        typer.Option("--hidden", help="Sizes of the dense hidden layers (default: 500,500)."),
+    ] = None
+    conv: Annotated[
+        str | None,
+        typer.Option("--conv", help="Channels of 3 x 3 convolutions before them, e.g. 16,32."),
+    ] = None
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            "--stride",
+            help="Stride of the convolutions; 1 (default): each is followed by 2 x 2 max-pooling.",
+        ),
+    ] = None
     zeros: Annotated[
-        float, typer.Option("--zeros", help="Share of zero weights; 0: binary weights.")
-    ] = 0.34
-    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the images.")] = 40
-    batch: Annotated[int, typer.Option("--batch", help="Images per step.")] = 200
-    lr: Annotated[float, typer.Option("--lr", help="Learning rate at the start.")] = 1e-3
+        float | None,
+        typer.Option("--zeros", help="Share of zero weights (default: 0.34); 0: binary weights."),
+    ] = None
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", help="Passes over the images (default: 40).")
+    ] = None
+    batch: Annotated[
+        int | None, typer.Option("--batch", help="Images per step (default: 200).")
+    ] = None
+    lr: Annotated[
+        float | None, typer.Option("--lr", help="Learning rate at the start (default: 0.001).")
+    ] = None
     seed: SeedOption = 0
     patience: Annotated[
         int | None,
@@ -61,19 +80,13 @@ class TrainingChoices:
     radius: Annotated[
         float, typer.Option("--radius", help="L-inf radius in pixels that --robust is about.")
     ] = 0.5
-    binarise_input: Annotated[
-        bool,
-        typer.Option(
-            "--binarise-input", help="The first layer is the sign of every pixel about mid-grey."
-        ),
-    ] = False
 
     def options(self) -> TrainingOptions:
         """Check the options, with the lists of sizes read from their texts."""
         from bnncert.extras.training.training_options import TrainingOptions
 
         sizes = {name: _sizes(getattr(self, name), f"--{name}") for name in ("hidden", "conv")}
-        return TrainingOptions(**{**vars(self), **sizes})
+        return TrainingOptions.chosen(**{**vars(self), **sizes})
 
 
 @grouped
@@ -100,12 +113,14 @@ def train(
     """Train a ternary or binary network; the same command again continues an interrupted run."""
     from bnncert.cli.consoles import Consoles
     from bnncert.cli.unused import refuse_without
-    from bnncert.extras.training.datasets import REMOTE, data_folder
+    from bnncert.extras.training.datasets import REMOTE, data_folder, test_images_for_run
     from bnncert.extras.training.train import default_checkpoint, run_training
 
     consoles = Consoles.of(ctx, printing)
     refuse_without(ctx, "robust", ("radius",))
-    refuse_without(ctx, "conv", ("stride",))
+    if choices.certify is None:
+        # Otherwise there are convolutions by default.
+        refuse_without(ctx, "conv", ("stride",))
     options = choices.options()
     state = default_checkpoint(out) if checkpoint is None else checkpoint
     stored = data_folder().glob("*") if data in REMOTE else ()
@@ -141,6 +156,20 @@ def train(
         f"hash {network.content_hash}",
         soft_wrap=True,
     )
+    if trained.radius is not None and trained.certified is not None:
+        step = network.pixel_step
+        radius = f"{trained.radius:.9g}" if step is None else f"{trained.radius / step:.6g}px"
+        consoles.answer.print(
+            f"certified accuracy at least {100 * trained.certified:.2f} % at {radius}, by "
+            "intervals alone; with all methods:",
+            soft_wrap=True,
+        )
+        images = shlex.quote(test_images_for_run(data))
+        consoles.answer.print(
+            f"bnncert run {shlex.quote(str(out))} --data {images} --radius {radius} --timeout 10 "
+            f"--out {shlex.quote(str(out.with_suffix('.sqlite')))}",
+            soft_wrap=True,
+        )
 
 
 def _show_images(dataset: Dataset, options: TrainingOptions, consoles: Consoles) -> None:
@@ -151,7 +180,9 @@ def _show_images(dataset: Dataset, options: TrainingOptions, consoles: Consoles)
         consoles.details.print(f"{images}; {options}", soft_wrap=True)
 
 
-def _sizes(text: str, option: str) -> tuple[int, ...]:
+def _sizes(text: str | None, option: str) -> tuple[int, ...] | None:
+    if text is None:
+        return None
     try:
         return tuple(int(part) for part in text.split(",") if text.strip())
     except ValueError:
@@ -222,4 +253,6 @@ def _line(now: TrainingProgress, options: TrainingOptions) -> str:
         parts.append(f"open {100 * now.open_share:.2f} %")
     if now.held_out is not None:
         parts.append(f"held out {100 * now.held_out:.2f} %")
+    if now.certified is not None:
+        parts.append(f"certified {100 * now.certified:.2f} %")
     return "  ".join([*parts, f"{now.seconds:.1f} s"])

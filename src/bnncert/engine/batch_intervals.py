@@ -24,7 +24,7 @@ from bnncert.engine.presolve.stability import LayerBounds, first_layer_threshold
 from bnncert.model.layers import ROUNDOFF, ThresholdLayer
 from bnncert.model.matrices import Operator, make_operator
 from bnncert.model.network import Network
-from bnncert.problem import Target
+from bnncert.problem import Problem, Target, Ties
 from bnncert.regions import Region
 
 #: The share of the signs of the first layer that the box around a region may leave open; with more
@@ -143,3 +143,21 @@ def interval_lowers(targets: Sequence[Target], last: Float32Array) -> FloatArray
             own = LayerBounds(sums[0], sums[0], last[row].astype(np.int8))
             lowers[row, k] = interval_lower(objective, own)
     return lowers
+
+
+def interval_proofs(
+    problems: Sequence[Problem], bounds: BatchBounds, ties: Ties
+) -> tuple[list[FloatArray], BoolArray]:
+    """Find the lower bounds by problem and target, and which problems they prove."""
+    proved = np.zeros(len(problems), dtype=bool)
+    lowers = [np.zeros(0)] * len(problems)
+    # Problems with the same label and rivals have the same targets.
+    same: dict[tuple[Target, ...], list[int]] = {}
+    for k, problem in enumerate(problems):
+        same.setdefault(problem.targets, []).append(k)
+    for targets, own in same.items():
+        found = interval_lowers(targets, bounds.states[-1][own])
+        enough = found >= 0 if ties == "robust" else found > 0
+        for k, lower, is_enough in zip(own, found, np.all(enough, axis=1), strict=True):
+            lowers[k], proved[k] = lower, is_enough and not bounds.doubtful[k]
+    return lowers, proved

@@ -17,10 +17,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bnncert.arrays import BoolArray, FloatArray, IntArray
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.engine.batch_attack import BatchAttack, CandidateMethod
-from bnncert.engine.batch_intervals import BatchBounds, BatchIntervals, interval_lowers
+from bnncert.engine.batch_intervals import BatchBounds, BatchIntervals, interval_proofs
 from bnncert.engine.exact_classes import chunk_size
 from bnncert.engine.method_run import run_method
 from bnncert.engine.methods import Context
@@ -32,7 +32,7 @@ from bnncert.engine.timing import LayerCount, StageWork, Timing
 from bnncert.engine.verdict import Result, TargetResult
 from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
-from bnncert.problem import Problem, Rivals, Target, robustness
+from bnncert.problem import Problem, Rivals, robustness
 from bnncert.questions.verify import warn_outside
 from bnncert.regions import Box, InputSet
 from bnncert.results.instance import Instance, InstanceAnswer, Settings, answered
@@ -94,12 +94,13 @@ class _Together:
         problems = [self._problem(i, i.ball, self.settings.rivals) for i in instances]
         boxes = [problem.region for problem in problems]
         bounds = self._intervals.bounds(boxes)
-        lowers, proved = self._proved(problems, bounds)
+        lowers, proved = interval_proofs(problems, bounds, self.settings.ties)
         if self.settings.rivals != "all":
             # The centre has to have the label, and no other class the same score.
             points = [Box(b.center, b.center) for b in boxes]
             whole = [self._problem(i, p, "all") for i, p in zip(instances, points, strict=True)]
-            proved &= self._proved(whole, self._intervals.bounds(points))[1]
+            exact = self._intervals.bounds(points)
+            proved &= interval_proofs(whole, exact, self.settings.ties)[1]
         share = (time.monotonic() - started) / len(instances)
         if share > (self.settings.timeout or math.inf):
             # Such a network has no time for work that may have to be done again.
@@ -137,23 +138,6 @@ class _Together:
 
     def _problem(self, instance: Instance, region: InputSet, rivals: Rivals) -> Problem:
         return robustness(self.network, region, instance.label, rivals, self.settings.ties)
-
-    def _proved(
-        self, problems: Sequence[Problem], bounds: BatchBounds
-    ) -> tuple[list[FloatArray], BoolArray]:
-        """Return the lower bounds by problem and target, and which problems they prove."""
-        proved = np.zeros(len(problems), dtype=bool)
-        lowers = [np.zeros(0)] * len(problems)
-        # Problems with the same label and rivals have the same targets.
-        same: dict[tuple[Target, ...], list[int]] = {}
-        for k, problem in enumerate(problems):
-            same.setdefault(problem.targets, []).append(k)
-        for targets, own in same.items():
-            found = interval_lowers(targets, bounds.states[-1][own])
-            enough = found >= 0 if self.settings.ties == "robust" else found > 0
-            for k, lower, is_enough in zip(own, found, np.all(enough, axis=1), strict=True):
-                lowers[k], proved[k] = lower, is_enough and not bounds.doubtful[k]
-        return lowers, proved
 
     def _answered(self, instance: Instance, problem: Problem, result: Result) -> InstanceAnswer:
         """Return the row of a result, and its certificate if one is wanted."""

@@ -61,6 +61,11 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "stride of nothing": (("--stride", "2"), ("--stride", "--conv")),
     "conv as JSON": (("--conv", "2", "--out", "net.json"), ("net.json", ".npz")),
     "checkpoint folder": (("--checkpoint", "no/state"), ("no/state",)),
+    "certify nothing": (("--certify", "0"), ("--certify is 0", "above 0", "25px")),
+    "certify everything": (("--certify", "1.5"), ("--certify is 1.5", "150 %", "less than half")),
+    "certify all pixels": (("--certify", "200px"), ("--certify is 200px", "78.43 %")),
+    "certify a word": (("--certify", "much"), ("--certify is much", "0.1")),
+    "certify and penalties": (("--certify", "0.1", "--robust", "1"), ("robust", "--certify")),
     "no data": (("--data", "nothing.npz"), ("nothing.npz", "no such file")),
 }
 
@@ -213,7 +218,8 @@ def test_a_strided_network_as_onnx(command: Callable[..., Outcome]) -> None:
 def test_a_network_with_binarised_input(command: Callable[..., Outcome]) -> None:
     pytest.importorskip("torch", reason="needs the extra 'train'")
     common = ("train", "--data", "tiny.npz", *SMALL, "--out", "net.npz", "--checkpoint", "state")
-    assert command(*common, "--binarise-input").code == 0
+    sizes = {"hidden": (20, 12), "epochs": 3, "batch": 50, "checkpoint": "state"}
+    bnncert.train("tiny.npz", out="net.npz", binarise_input=True, **sizes)  # type: ignore[arg-type]
     network = bnncert.load("net.npz")
     assert network.sizes == (64, 64, 20, 12, CLASSES)
     point = ("--input", "tiny.npz:x_test", "--index", "1", "--norm", "l1", "--radius", "10px")

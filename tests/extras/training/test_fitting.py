@@ -142,7 +142,7 @@ def test_what_cannot_be_trained() -> None:
     unscaled = dataset(Split(flat.images / 255.0, flat.labels), Scaling(None, None, None))
     with pytest.raises(InputError, match="pixel"):
         fit(unscaled, replace(SMALL, robust=1.0))
-    with pytest.raises(InputError, match="--binarise-input needs data in pixels"):
+    with pytest.raises(InputError, match="binarise_input needs data in pixels"):
         fit(unscaled, replace(SMALL, binarise_input=True))
     with pytest.raises(InputError, match="1 training images"):
         train(SMALL, blobs(1, 1))

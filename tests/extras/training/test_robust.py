@@ -64,7 +64,7 @@ def test_what_counts_as_fixed_does_not_change_in_the_box(
 ) -> None:
     """The margin term is an upper bound of the loss at every point of the box."""
     generator = torch.Generator().manual_seed(0)
-    net = TernaryNet((1, 4, 4), conv, (8, 6), 3, generator, 0.0 if binarised else None, stride)
+    net = TernaryNet((1, 4, 4), conv, (8, 6), 3, generator, (0.0,) if binarised else (), stride)
     net.set_zero_share(0.3)
     rng = np.random.default_rng(6)
     for layer in net.layers:

@@ -4,7 +4,7 @@ r"""The network that is trained: ternary maps, batch normalisation, max-pooling 
 
 Sign is increasing, so pooling before and after it are equal; gradients are better before it.
 Convolutions with a stride make images smaller by themselves and are not followed by pooling.
-With a binarised input, x_0 are the signs of the inputs about a threshold, else the inputs.
+With input thresholds, x_0 are the signs of all inputs about each of them, else the inputs.
 
 Penalties make a network easier to verify on L-inf balls.  Interval bounds are computed in the
 forward pass: an input x of a layer lies in [x + s - r, x + s + r]; then w.x changes by at most
@@ -52,19 +52,20 @@ class _Ternary(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Sign(torch.autograd.Function):  # type: ignore[misc]
-    """sign with sign(0) = +1; the gradient passes where the argument is in [-1, 1]."""
+    """sign with sign(0) = +1; the gradient passes where the argument is in a window."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, window: float) -> Tensor:
         """Return the signs."""
         ctx.save_for_backward(x)
+        ctx.window = window
         return (x >= 0).to(x.dtype).mul_(2).sub_(1)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        """Return the gradient where the argument is in [-1, 1], else zero."""
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient where the argument is in [-window, window], else zero."""
         (x,) = ctx.saved_tensors
-        return grads[0] * (x.abs() <= 1)
+        return grads[0] * (x.abs() <= ctx.window), None
 
 
 def ternary(latent: Tensor, threshold: Tensor) -> Tensor:
@@ -72,9 +73,9 @@ def ternary(latent: Tensor, threshold: Tensor) -> Tensor:
     return _Ternary.apply(latent, threshold)
 
 
-def sign(x: Tensor) -> Tensor:
-    """Return signs in {-1, +1}."""
-    return _Sign.apply(x)
+def sign(x: Tensor, window: float = 1.0) -> Tensor:
+    """Return signs in {-1, +1}; gradients pass where `x` is in [-window, window]."""
+    return _Sign.apply(x, window)
 
 
 # -- the model ----------------------------------------------------------------------------
@@ -85,11 +86,11 @@ START = 0.15
 #: Added to variances, as Larq does.
 EPSILON = 1e-3
 
-KERNEL, POOL = 3, 2
+POOL = 2
 
 
 class TernaryMap(nn.Module):  # type: ignore[misc]
-    """An affine map, dense or a 3 x 3 convolution, whose weights are quantised latent ones."""
+    """An affine map, dense or a convolution, whose weights are quantised latent ones."""
 
     def __init__(self, shape: tuple[int, ...], generator: Any, stride: int = 1) -> None:
         super().__init__()
@@ -116,7 +117,9 @@ class TernaryMap(nn.Module):  # type: ignore[misc]
         """Return the map with these weights (its own, or their magnitudes) at a batch."""
         if weights.dim() == 2:
             return functional.linear(x.flatten(1), weights, bias)
-        return functional.conv2d(x, weights, bias, stride=self.stride, padding=KERNEL // 2)
+        return functional.conv2d(
+            x, weights, bias, stride=self.stride, padding=weights.shape[-1] // 2
+        )
 
 
 class HiddenLayer(nn.Module):  # type: ignore[misc]
@@ -134,9 +137,10 @@ class HiddenLayer(nn.Module):  # type: ignore[misc]
         """Return the normalised sums, before pooling and sign."""
         return self.norm(self.map.apply_weights(x, weights, self.map.bias))
 
-    def signs(self, normalised: Tensor) -> Tensor:
+    def signs(self, normalised: Tensor, window: float = 1.0) -> Tensor:
         """Return the outputs of the layer."""
-        return sign(functional.max_pool2d(normalised, POOL) if self.pooled else normalised)
+        sums = functional.max_pool2d(normalised, POOL) if self.pooled else normalised
+        return sign(sums, window)
 
 
 class TernaryNet(nn.Module):  # type: ignore[misc]
@@ -149,13 +153,16 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
         hidden: tuple[int, ...],
         classes: int,
         generator: Any = None,
-        input_threshold: float | None = None,
+        input_thresholds: tuple[float, ...] = (),
         stride: int = 1,
+        kernel: int = 3,
     ) -> None:
         super().__init__()
         self.input_shape = input_shape
-        self.input_threshold = input_threshold
-        shapes, inputs = layer_shapes(input_shape, conv, hidden, stride)
+        self.input_thresholds = input_thresholds
+        channels = input_shape[0] * max(1, len(input_thresholds))
+        shape = (channels, *input_shape[1:])
+        shapes, inputs = layer_shapes(shape, conv, hidden, stride, kernel)
         self.layers = nn.ModuleList(HiddenLayer(shape, generator, stride) for shape in shapes)
         self.output = TernaryMap((classes, inputs), generator)
         # Scores are sums of hundreds of signs; this only scales them for the loss.
@@ -165,10 +172,14 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
         """Return the linear maps, first to last."""
         return [*(layer.map for layer in self.layers), self.output]
 
-    def set_zero_share(self, share: float) -> None:
-        """Make that share of every layer's weights zero."""
+    def set_zero_share(self, share: float, others: float | None = None) -> None:
+        """Make that share of every layer's weights zero; `others` is that of all but the dense.
+
+        These are the output layer and kernels, which have few weights for each neuron.
+        """
         for map_ in self.maps():
-            map_.set_zero_share(share)
+            few = map_ is self.output or map_.latent.dim() == 4
+            map_.set_zero_share(share if others is None or not few else others)
 
     def zero_share(self) -> float:
         """Return the share of zero weights over all layers."""
@@ -185,9 +196,11 @@ class TernaryNet(nn.Module):  # type: ignore[misc]
 
     def shaped(self, x: Tensor) -> Tensor:
         """Return flat points in the shape that the first map takes, binarised if so chosen."""
-        if self.input_threshold is not None:
-            x = sign(x - self.input_threshold)
-        return x.reshape(-1, *self.input_shape) if self.layers[0].convolutional else x
+        if self.input_thresholds:
+            x = torch.cat([sign(x - threshold) for threshold in self.input_thresholds], dim=1)
+        if not self.layers[0].convolutional:
+            return x
+        return x.reshape(len(x), -1, *self.input_shape[1:])
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the class scores of a batch of flat points."""
@@ -205,7 +218,11 @@ def smaller(size: tuple[int, int], stride: int) -> tuple[int, int]:
 
 
 def layer_shapes(
-    input_shape: tuple[int, ...], conv: tuple[int, ...], hidden: tuple[int, ...], stride: int = 1
+    input_shape: tuple[int, ...],
+    conv: tuple[int, ...],
+    hidden: tuple[int, ...],
+    stride: int = 1,
+    kernel: int = 3,
 ) -> tuple[list[tuple[int, ...]], int]:
     """Return the weight shapes of the hidden layers, and the inputs of the output layer."""
     shapes: list[tuple[int, ...]] = []
@@ -222,7 +239,7 @@ def layer_shapes(
                     f"--conv: {len(conv)} convolutions with {how} are too many for images of "
                     f"{input_shape[1]} x {input_shape[2]} pixels"
                 )
-            shapes.append((out, channels, KERNEL, KERNEL))
+            shapes.append((out, channels, kernel, kernel))
             channels, (height, width) = out, smaller((height, width), stride)
         inputs = channels * height * width
     else:

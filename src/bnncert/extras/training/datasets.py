@@ -38,7 +38,7 @@ from bnncert.extras.training.labelled_images import (
     read_npz_images,
 )
 from bnncert.model.formats.atomic import make_folder, replacing
-from bnncert.model.formats.file_content import read_bytes
+from bnncert.model.formats.file_content import array_names, open_archive, read_bytes
 
 # -- downloads ----------------------------------------------------------------------------
 
@@ -212,6 +212,18 @@ def load_dataset(
         known = " or ".join(remote)
         raise InputError(f"{what}: no such file or folder; expected {known}, .npz or a folder")
     return _checked(*_read(path, None))
+
+
+def test_images_for_run(what: str) -> str:
+    """Name the test images as the option --data of `run` does, or a file that is still to write."""
+    path = _find(what, data_folder()) if what in REMOTE else Path(what)
+    if path is not None and path.suffix == ".npz":
+        with open_archive(read_bytes(path), path, ".npz") as archive:
+            if "x_test" in array_names(archive):
+                return f"{path}:x_test"
+    if path is not None and (path / "test").is_dir():
+        return str(path / "test")
+    return "TEST.npz"
 
 
 def _find(name: str, folder: Path) -> Path | None:

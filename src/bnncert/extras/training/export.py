@@ -19,7 +19,7 @@ import torch
 from bnncert.arrays import FloatArray
 from bnncert.engine.exact_classes import exact_classes
 from bnncert.errors import BnncertError
-from bnncert.extras.training.binary_model import KERNEL, POOL, HiddenLayer, TernaryNet, smaller
+from bnncert.extras.training.binary_model import POOL, HiddenLayer, TernaryNet, smaller
 from bnncert.extras.training.labelled_images import Scaling, Split
 from bnncert.model.description import ModelDescription
 from bnncert.model.formats.atomic import replacing
@@ -38,9 +38,17 @@ def onnx_bytes(net: TernaryNet, scaling: Scaling) -> bytes:
     """Return the content of the ONNX file."""
     draft = ModelDraft(np.float32)
     current = "input"
-    if net.input_threshold is not None:
-        threshold = draft.tensor("threshold", np.array(net.input_threshold))
+    if len(net.input_thresholds) == 1:
+        threshold = draft.tensor("threshold", np.array(net.input_thresholds[0]))
         current = draft.node("Sub", [current, threshold], "centred")
+        current = draft.signs(current, 0, "plus")
+    elif net.input_thresholds:
+        # One 1 x 1 convolution copies the channels once for each threshold.
+        channels = net.input_shape[0]
+        copies = np.tile(np.eye(channels), (len(net.input_thresholds), 1))[:, :, None, None]
+        offsets = -np.repeat(net.input_thresholds, channels)
+        tensors = [draft.tensor("levels", copies), draft.tensor("thresholds", offsets)]
+        current = draft.node("Conv", [current, *tensors], "centred", kernel_shape=[1, 1])
         current = draft.signs(current, 0, "plus")
     flat = False
     for number, layer in enumerate(net.layers, start=1):
@@ -64,9 +72,9 @@ def _hidden(draft: ModelDraft, layer: HiddenLayer, current: str, number: int) ->
             "Conv",
             [current, draft.tensor(f"weights{number}", weights)],
             f"product{number}",
-            kernel_shape=[KERNEL, KERNEL],
+            kernel_shape=list(weights.shape[2:]),
             strides=[layer.map.stride] * 2,
-            pads=[KERNEL // 2] * 4,
+            pads=[weights.shape[-1] // 2] * 4,
         )
         bias = bias.reshape(-1, 1, 1)
     else:
@@ -107,15 +115,16 @@ def to_network(net: TernaryNet, scaling: Scaling) -> Network:
 
     A convolution becomes a sparse matrix, and max-pooling a layer of its own:
     max(y_1, .., y_k) = sign(y_1 + .. + y_k + k - 1).  A binarised input is a first layer with the
-    identity as its weights.
+    identity as its weights, once for each threshold.
     """
     weights: list[Any] = []
     biases: list[FloatArray] = []
     shape = net.input_shape
-    if net.input_threshold is not None:
+    if net.input_thresholds:
         inputs = math.prod(shape)
-        weights.append(sp.eye_array(inputs, dtype=np.int8, format="csr"))
-        biases.append(np.full(inputs, -net.input_threshold))
+        once = sp.eye_array(inputs, dtype=np.int8, format="csr")
+        weights.append(sp.vstack([once] * len(net.input_thresholds), format="csr"))
+        biases.append(-np.repeat(net.input_thresholds, inputs))
     for layer in net.layers:
         folded, bias = _fold(layer)
         if not layer.convolutional:
@@ -175,10 +184,11 @@ def _fold(layer: HiddenLayer) -> tuple[npt.NDArray[np.int8], FloatArray]:
 
 
 def convolution_matrix(kernel: npt.NDArray[np.int8], size: tuple[int, int], stride: int = 1) -> Any:
-    """Return the matrix of a 3 x 3 convolution with a zero padding of 1 around the image."""
+    """Return the matrix of a convolution, padded with zeros by half of its kernel."""
     height, width = size
+    side = kernel.shape[-1]
     out = ((height - 1) // stride + 1, (width - 1) // stride + 1)
-    windows = Windows(size, (KERNEL,) * 2, (stride,) * 2, (KERNEL // 2,) * 4, (1, 1), out)
+    windows = Windows(size, (side,) * 2, (stride,) * 2, (side // 2,) * 4, (1, 1), out)
     inputs = kernel.shape[1] * height * width
     return windows_matrix(kernel, 1, windows, np.arange(inputs), inputs)
 

@@ -25,6 +25,9 @@ from torch.nn import functional
 
 from bnncert.errors import FormatError, InputError
 from bnncert.extras.training.binary_model import TernaryNet, penalised_scores
+from bnncert.extras.training.certified_share import certified_share
+from bnncert.extras.training.export import to_network
+from bnncert.extras.training.interval_loss import certified_loss, scores_and_worst
 from bnncert.extras.training.labelled_images import Dataset, Scaling, Split
 from bnncert.extras.training.training_options import Report, TrainingOptions, TrainingProgress
 from bnncert.model.formats.atomic import write_atomically
@@ -43,7 +46,7 @@ class TrainingState:
     optimiser: dict[str, Any]
     #: The number of finished epochs.
     epoch: int = 0
-    #: The model after the epoch with the best held-out accuracy, if one is kept.
+    #: The model after the epoch with the best held-out accuracy (certified, if that is the aim).
     best: dict[str, Any] | None = None
     best_accuracy: float = -1.0
     #: Epochs since then.
@@ -105,6 +108,18 @@ HELD_OUT = 0.1
 #: Images evaluated at once.
 CHUNK = 1000
 
+#: In certified training, the part of the epochs in which radius and sparsity grow to their ends.
+RAMP = 0.4
+
+#: The share of the worst-case loss after the ramp; the rest is that of the images themselves.
+WORST = 0.8
+
+#: Zero weights at the start of the ramp, and of output and kernels all the time.
+FIRST_ZEROS, FEW_ZEROS = 0.34, 0.3
+
+#: The most images that are held out and certified after every epoch.
+MOST_CERTIFIED = 3000
+
 
 class Images:
     """Training images as they are stored, scaled batch by batch to save memory."""
@@ -146,15 +161,17 @@ def fit(
     """Train a network; with `checkpoint`, continue from it and write it after every epoch."""
     scaling = dataset.scaling
     images = Images(dataset.train, scaling)
+    certify = options.certified_radius(scaling, dataset.input_shape)
     reach = _reach(scaling, options)
     rows, held_out = _hold_out(len(images), options)
     if len(rows) < 2:
         raise InputError(f"{len(rows)} training images; batch normalisation needs at least 2")
     generator = torch.Generator().manual_seed(options.seed)
-    threshold = _input_threshold(scaling, options)
+    thresholds = options.input_thresholds(scaling, certify)
     sizes = (dataset.input_shape, options.conv, options.hidden, dataset.classes)
-    net = TernaryNet(*sizes, generator, threshold, options.stride)
-    net.set_zero_share(options.zeros)
+    net = TernaryNet(*sizes, generator, thresholds, options.stride, options.kernel)
+    loop = _Loop(net, images, options, reach, certify, report)
+    loop.set_zero_share(0.0)
     optimiser = torch.optim.Adam(net.parameters(), lr=options.lr)
     state = TrainingState(net.state_dict(), optimiser.state_dict())
     identity = _identity(dataset.train, scaling, options)
@@ -164,16 +181,23 @@ def fit(
         optimiser.load_state_dict(state.optimiser)
     for _ in range(state.epoch):
         torch.randperm(len(rows), generator=generator)
-    loop = _Loop(net, optimiser, images, options, reach, report)
     patience = math.inf if options.patience is None else options.patience
     while state.epoch < options.epochs and state.waited < patience:
         started = time.perf_counter()
         for group in optimiser.param_groups:
-            group["lr"] = options.lr * FINAL_RATE ** (state.epoch / options.epochs)
+            group["lr"] = options.lr * _rate(state.epoch / options.epochs, options)
         order = torch.from_numpy(rows)[torch.randperm(len(rows), generator=generator)]
-        last = loop.epoch(order, state.epoch)
-        accuracy = _accuracy(net, images, held_out) if len(held_out) else None
-        _record_epoch(state, accuracy, net, optimiser)
+        last = loop.epoch(order, state.epoch, optimiser)
+        kept, certified = net, None
+        if certify is not None:
+            # As it would be written now: the statistics of training are those of single batches.
+            kept = copy.deepcopy(net)
+            _recompute_statistics(kept, images, rows)
+            part = Split(dataset.train.images[held_out], dataset.train.labels[held_out])
+            points = scaling.points(part.images)
+            certified = certified_share(to_network(kept, scaling), points, part.labels, certify)
+        accuracy = _accuracy(kept, images, held_out) if len(held_out) else None
+        _record_epoch(state, accuracy if certified is None else certified, net, kept, optimiser)
         if checkpoint is not None:
             save_checkpoint(checkpoint, state, identity)
         if report is not None:
@@ -185,24 +209,13 @@ def fit(
                     seconds=time.perf_counter() - started,
                     finished=True,
                     held_out=accuracy,
+                    certified=certified,
                 )
             )
     if state.best is not None:
         net.load_state_dict(state.best)
     _recompute_statistics(net, images, rows)
     return net
-
-
-def _input_threshold(scaling: Scaling, options: TrainingOptions) -> float | None:
-    """Return the middle of the data box, about which inputs are binarised; None if they are not."""
-    if not options.binarise_input:
-        return None
-    if scaling.lo is None or scaling.hi is None:
-        raise InputError(
-            "--binarise-input needs data in pixels (uint8), or input_lo and input_hi in the data "
-            "file"
-        )
-    return (scaling.lo + scaling.hi) / 2
 
 
 def _reach(scaling: Scaling, options: TrainingOptions) -> float | None:
@@ -218,10 +231,12 @@ def _hold_out(
     count: int, options: TrainingOptions
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the images to train on and those held out for early stopping."""
-    if options.patience is None:
+    if options.patience is None and options.certify is None:
         return np.arange(count), np.arange(0)
     order = np.random.default_rng([options.seed, 1]).permutation(count)
     size = max(1, round(HELD_OUT * count))
+    if options.certify is not None:
+        size = min(size, MOST_CERTIFIED)
     return np.sort(order[size:]), np.sort(order[:size])
 
 
@@ -235,14 +250,14 @@ def _identity(split: Split, scaling: Scaling, options: TrainingOptions) -> dict[
 
 
 def _record_epoch(
-    state: TrainingState, accuracy: float | None, net: TernaryNet, optimiser: Any
+    state: TrainingState, accuracy: float | None, net: TernaryNet, kept: TernaryNet, optimiser: Any
 ) -> None:
-    """Add a finished epoch to the state; `accuracy` is that on the images held out, if any."""
+    """Add a finished epoch to the state; `accuracy` is that of `kept` on the images held out."""
     state.epoch += 1
     state.waited += 1
     if accuracy is not None and accuracy > state.best_accuracy:
         state.best_accuracy, state.waited = accuracy, 0
-        state.best = copy.deepcopy(net.state_dict())
+        state.best = copy.deepcopy(kept.state_dict())
     state.model, state.optimiser = net.state_dict(), optimiser.state_dict()
 
 
@@ -250,17 +265,26 @@ def _record_epoch(
 class _Loop:
     """The parts of a training that do not change between epochs.
 
-    `reach` is the radius of the balls of the penalties in input units, None without penalties.
+    `reach` is the radius of the balls of the penalties in input units, None without penalties, and
+    `certify` the one to certify.
     """
 
     net: TernaryNet
-    optimiser: Any
     images: Images
     options: TrainingOptions
     reach: float | None
+    certify: float | None
     report: Report | None
 
-    def epoch(self, order: Tensor, number: int) -> TrainingProgress:
+    def set_zero_share(self, ramp: float) -> None:
+        """Move the zero thresholds; certified training makes layers sparse along its ramp."""
+        zeros = self.options.zeros
+        if self.certify is None:
+            return self.net.set_zero_share(zeros)
+        first = min(FIRST_ZEROS, zeros)
+        self.net.set_zero_share(first + ramp * (zeros - first), min(FEW_ZEROS, zeros))
+
+    def epoch(self, order: Tensor, number: int, optimiser: Any) -> TrainingProgress:
         """Train on the images once, in this order; return the averages over them."""
         started = time.perf_counter()
         self.net.train()
@@ -270,13 +294,15 @@ class _Loop:
         progress = None
         for step, batch in enumerate(batches, start=1):
             x, labels = self.images.batch(batch), self.images.labels[batch]
-            scores, loss, share = self._loss(x, labels)
-            self.optimiser.zero_grad()
+            done = (number + step / len(batches)) / self.options.epochs
+            ramp = min(1.0, done / RAMP)
+            scores, loss, share = self._loss(x, labels, ramp)
+            optimiser.zero_grad()
             loss.backward()
-            self.optimiser.step()
+            optimiser.step()
             self.net.clip_latent()
             if step % THRESHOLD_INTERVAL == 0 or step == len(batches):
-                self.net.set_zero_share(self.options.zeros)
+                self.set_zero_share(ramp)
             seen += len(batch)
             total += float(loss.detach()) * len(batch)
             right += int((scores.detach().argmax(1) == labels).sum())
@@ -301,14 +327,29 @@ class _Loop:
         assert progress is not None
         return progress
 
-    def _loss(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, float]:
+    def _loss(self, x: Tensor, labels: Tensor, ramp: float) -> tuple[Tensor, Tensor, float]:
         """Return the scores and the loss of a batch, and the share of unstable neurons."""
+        if self.certify is not None:
+            ball = self.images.ball(x, ramp * self.certify)
+            scores, worst = scores_and_worst(self.net, x, labels, *ball)
+            parts = scores / self.net.temperature, worst / self.net.temperature
+            return scores, certified_loss(*parts, labels, ramp * WORST), 0.0
         if self.reach is None:
             scores = self.net(x)
             return scores, functional.cross_entropy(scores / self.net.temperature, labels), 0.0
         found = penalised_scores(self.net, x, labels, *self.images.ball(x, self.reach))
         plain = functional.cross_entropy(found.scores / self.net.temperature, labels)
         return found.scores, plain + self.options.robust * found.penalty, found.open_share
+
+
+def _rate(done: float, options: TrainingOptions) -> float:
+    """Return the learning rate as a share of the first one.
+
+    In certified training it stays high until the ramp ends, and then falls as a cosine.
+    """
+    if options.certify is None:
+        return float(FINAL_RATE**done)
+    return max(FINAL_RATE, 0.5 * (1 + math.cos(math.pi * done)))
 
 
 def _accuracy(net: TernaryNet, images: Images, rows: npt.NDArray[np.int64]) -> float:

@@ -34,6 +34,9 @@ class TrainedNetwork:
         The share of zero weights.
     epochs
         The loss and the accuracies of each epoch, without those before a checkpoint.
+    radius, certified
+        The radius to certify in input units, and the share of the test images that interval
+        bounds alone certify there; None without such a radius.
     """
 
     network: Network
@@ -41,6 +44,8 @@ class TrainedNetwork:
     compared: int
     zeros: float
     epochs: tuple[TrainingProgress, ...]
+    radius: float | None = None
+    certified: float | None = None
 
     def __repr__(self) -> str:
         return f"TrainedNetwork({self.network!r}, accuracy {100 * self.accuracy:.2f} %)"
@@ -50,13 +55,14 @@ def train(
     data: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str],
-    hidden: Sequence[int] = (500, 500),
-    conv: Sequence[int] = (),
-    stride: int = 1,
-    zeros: float = 0.34,
-    epochs: int = 40,
-    batch: int = 200,
-    lr: float = 1e-3,
+    certify: float | str | None = None,
+    hidden: Sequence[int] | None = None,
+    conv: Sequence[int] | None = None,
+    stride: int | None = None,
+    zeros: float | None = None,
+    epochs: int | None = None,
+    batch: int | None = None,
+    lr: float | None = None,
     seed: int = 0,
     patience: int | None = None,
     robust: float = 0.0,
@@ -78,14 +84,19 @@ def train(
         "mnist", "cifar10", an .npz file, or a folder of images.
     out
         The file to write: .npz, .json or .onnx.
+    certify
+        The L-inf radius at which the network is to be certified, as a share of the data range
+        (0.1) or in pixels ("25px"); it chooses the input levels, and the options not given.
     hidden, conv
-        The sizes of the dense hidden layers, and the channels of the convolutions before them.
+        The sizes of the dense hidden layers (default: 500, 500), and the channels of the
+        convolutions before them.
     stride
         The stride of the convolutions; with 1, each is followed by 2 x 2 max-pooling.
     zeros
-        The share of zero weights; 0 makes the weights binary.
+        The share of zero weights (default: 0.34); 0 makes the weights binary.
     epochs, batch, lr
-        The passes over the images, the images per step, and the learning rate at the start.
+        The passes over the images (default: 40), the images per step (200), and the learning rate
+        at the start (0.001).
     seed
         The seed of all randomness.
     patience
@@ -131,9 +142,10 @@ def train(
     >>> trained.network.sizes, trained.compared, len(trained.epochs)
     ((784, 8, 10), 12, 1)
     """
-    options = TrainingOptions(
-        hidden=tuple(hidden),
-        conv=tuple(conv),
+    options = TrainingOptions.chosen(
+        certify,
+        hidden=None if hidden is None else tuple(hidden),
+        conv=None if conv is None else tuple(conv),
         zeros=zeros,
         epochs=epochs,
         batch=batch,
@@ -189,7 +201,9 @@ def run_training(
         _require_pytorch()
     dataset = _limited(load_dataset(data, data_dir, progress=fetching), limit)
     options.check_inputs(dataset.input_shape)
+    certify = options.certified_radius(dataset.scaling, dataset.input_shape)
     _require_pytorch()
+    from bnncert.extras.training.certified_share import certified_share
     from bnncert.extras.training.export import write_network
     from bnncert.extras.training.fitting import fit
 
@@ -207,9 +221,14 @@ def run_training(
     net = fit(dataset, options, checkpoint=state, report=report)
     zeros = net.zero_share()
     network, accuracy = write_network(net, dataset.scaling, dataset.test, out)
+    certified = None
+    if certify is not None:
+        points = dataset.scaling.points(dataset.test.images)
+        certified = certified_share(network, points, dataset.test.labels, certify)
     if checkpoint is None:
         state.unlink(missing_ok=True)
-    return TrainedNetwork(network, accuracy, len(dataset.test.labels), zeros, tuple(epochs))
+    count = len(dataset.test.labels)
+    return TrainedNetwork(network, accuracy, count, zeros, tuple(epochs), certify, certified)
 
 
 def _require_pytorch() -> None:

@@ -6,13 +6,33 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from bnncert.errors import InputError
+from bnncert.extras.training.labelled_images import Scaling
 from bnncert.model.formats.file_content import DEFAULT_LIMITS
+from bnncert.regions.radii import Radius, read_radius
 
 #: With a larger stride a 3 x 3 convolution does not read every pixel.
 MOST_STRIDE = 3
+
+
+#: What `--certify` chooses unless it is given.  A kernel sees few open pixels, a neuron of a sparse
+#: layer few open signs, and every further layer would lose more to intervals.
+RECIPE: dict[str, Any] = {
+    "hidden": (500,),
+    "conv": (16,),
+    "stride": 2,
+    "kernel": 5,
+    "zeros": 0.97,
+    "epochs": 8,
+    "batch": 200,
+    "lr": 0.01,
+}
+
+#: The most input levels of certified training: thresholds less than ten radii apart leave more
+#: pixels open, and many of them cost time.
+MOST_LEVELS = 3
 
 
 @dataclass(frozen=True)
@@ -41,8 +61,27 @@ class TrainingOptions:
     binarise_input: bool = False
     #: Stride of the convolutions; those of stride 1 are followed by 2 x 2 max-pooling.
     stride: int = 1
+    #: Side of the kernels of the convolutions.
+    kernel: int = 3
+    #: The L-inf radius to certify, as a share of the data range (0.1) or in pixels (25px).
+    certify: str | None = None
+
+    @classmethod
+    def chosen(cls, certify: float | str | None, **given: Any) -> TrainingOptions:
+        """Fill in what is not given (None): with the recipe of certified training, or defaults."""
+        given = {name: value for name, value in given.items() if value is not None}
+        if certify is None:
+            return cls(**given)
+        return cls(certify=str(certify).strip(), **{**RECIPE, **given})
 
     def __post_init__(self) -> None:
+        if self.certify is not None:
+            self._radius()
+            if self.robust or self.binarise_input:
+                raise InputError(
+                    "--certify has a loss and input levels of its own; leave out --robust and "
+                    "binarise_input"
+                )
         for name, widths in (("hidden", self.hidden), ("conv", self.conv)):
             if any(width < 1 for width in widths):
                 raise InputError(f"--{name} has a layer of {min(widths)}; expected sizes >= 1")
@@ -66,10 +105,73 @@ class TrainingOptions:
             if not 0 <= number < math.inf:
                 raise InputError(f"--{name} is {number}; expected a finite number >= 0")
 
+    def _radius(self) -> Radius:
+        """Read the radius to certify, and refuse what no network can be certified at."""
+        radius = read_radius(self.certify)
+        if radius is None or radius.unit == "delta" or radius.number == 0:
+            raise InputError(
+                f"--certify is {self.certify}; expected a radius above 0, as a share of the data "
+                "range (0.1) or in pixels (25px)"
+            )
+        if radius.unit == "input":
+            self._check_share(radius.number)
+        return radius
+
+    def _check_share(self, share: float) -> None:
+        if share >= 0.5:
+            raise InputError(
+                f"--certify is {self.certify}, which is {100 * share:.4g} % of the data range; "
+                "expected less than half of it, or black and white are in one ball"
+            )
+
+    def certified_radius(self, scaling: Scaling, input_shape: tuple[int, ...]) -> float | None:
+        """Convert the radius to certify to input units; None if there is none."""
+        if self.certify is None:
+            return None
+        if len(input_shape) != 3 or scaling.lo is None or scaling.hi is None:
+            raise InputError(
+                "--certify needs images in pixels (uint8), or with input_lo and input_hi; the data "
+                f"have shape {'x'.join(map(str, input_shape))}; use --robust for tables"
+            )
+        radius, width = self._radius(), scaling.hi - scaling.lo
+        if radius.unit == "input":
+            return radius.number * width
+        if scaling.pixel_step is None:
+            raise InputError(
+                f"--certify is {self.certify}, but the data file does not state pixel_step; give "
+                "a share of the data range"
+            )
+        self._check_share(radius.number * scaling.pixel_step / width)
+        return radius.number * scaling.pixel_step
+
+    def input_thresholds(self, scaling: Scaling, radius: float | None) -> tuple[float, ...]:
+        """Choose the thresholds of a binarised input; `radius` is the one to certify, if any.
+
+        They divide the data box evenly, at mid-levels, so that no pixel is on one of them.
+        """
+        if radius is None and not self.binarise_input:
+            return ()
+        if scaling.lo is None or scaling.hi is None:
+            raise InputError(
+                "binarise_input needs data in pixels (uint8), or input_lo and input_hi in the "
+                "data file"
+            )
+        width, step = scaling.hi - scaling.lo, scaling.pixel_step
+        levels = 1 if radius is None else min(MOST_LEVELS, max(1, int(0.1 * width / radius)))
+        if levels == 1:
+            return ((scaling.lo + scaling.hi) / 2,)
+        places = [width * k / (levels + 1) for k in range(1, levels + 1)]
+        if step is not None:
+            places = [(place // step + 0.5) * step for place in places]
+        return tuple(scaling.lo + place for place in places)
+
     def _check_sizes(self) -> None:
         """Raise for an architecture that exceeds the limits of the readers."""
         width, entries = DEFAULT_LIMITS.width, DEFAULT_LIMITS.matrix
-        for name, widths, kernel in (("hidden", self.hidden, 1), ("conv", self.conv, 9)):
+        for name, widths, kernel in (
+            ("hidden", self.hidden, 1),
+            ("conv", self.conv, self.kernel**2),
+        ):
             if max(widths, default=0) > width:
                 raise InputError(f"--{name} has a layer of {max(widths)}; expected at most {width}")
             for before, after in pairwise(widths):
@@ -94,7 +196,8 @@ class TrainingOptions:
 class TrainingProgress:
     """The progress of a training; `finished` is set at the end of an epoch.
 
-    `held_out` is None if no images are held out, `open_share` if no penalty is computed.
+    `held_out` is None if no images are held out, `open_share` if no penalty is computed, and
+    `certified` without a radius to certify; it is the share of the images held out.
     """
 
     epoch: int
@@ -107,6 +210,7 @@ class TrainingProgress:
     finished: bool = False
     held_out: float | None = None
     open_share: float | None = None
+    certified: float | None = None
 
 
 Report: TypeAlias = Callable[[TrainingProgress], None]
