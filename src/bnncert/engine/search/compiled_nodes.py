@@ -20,12 +20,14 @@ WORTH_IT = 4
 NODES = Compilation()
 
 
-def node_iteration(program: StructuredProgram, relaxations: int) -> type[Iteration]:
-    """Return the fastest form of the solver for a node that is ready.
+def is_ready(relaxations: int) -> bool:
+    """Whether the functions are loaded; a tree with several relaxations begins to load them."""
+    return relaxations >= WORTH_IT and NODES.is_ready(_compile, NO_DEADLINE, patience=0.0)
 
-    A tree with several relaxations begins to load the compiled one.
-    """
-    if relaxations < WORTH_IT or not NODES.is_ready(_compile, NO_DEADLINE, patience=0.0):
+
+def node_iteration(program: StructuredProgram, relaxations: int) -> type[Iteration]:
+    """Return the fastest form of the solver for a node that is ready."""
+    if not is_ready(relaxations):
         return Iteration
     # Imported on use: numba takes a third of a second to import.
     from bnncert.engine.solvers.compiled_iteration import CompiledIteration, is_small
@@ -35,6 +37,7 @@ def node_iteration(program: StructuredProgram, relaxations: int) -> type[Iterati
 
 def _compile() -> None:
     """Solve  min |x_1 + x_2| - 2 x_1 x_2  over signs that are not both positive."""
+    from bnncert.engine.reachability.nearest_loop import nearest
     from bnncert.engine.solvers.compiled_iteration import CompiledIteration
 
     u = np.array([[-2.0, 0.0, 2.0]])
@@ -55,3 +58,5 @@ def _compile() -> None:
         pair_right=np.array([5]),
     )
     solve_structured(program, NO_DEADLINE, kind=CompiledIteration)
+    row, ends = np.ones((1, 1)), np.ones(1)
+    nearest(row, ends, -ends, ends, 0.0, 1.0, 1, np.zeros(1))

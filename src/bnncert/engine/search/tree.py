@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.fast_signs import fast_feasibility
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
+from bnncert.engine.reachability.nearest_points import NearestPoints
 from bnncert.engine.relaxations.reduced.patterns import starting_moments
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
 from bnncert.engine.relaxations.reduced.relaxation import LATTICE_GAP, relax_reduced
@@ -35,7 +37,7 @@ from bnncert.engine.search.branching import (
     objective_values,
     round_moments,
 )
-from bnncert.engine.search.compiled_nodes import node_iteration
+from bnncert.engine.search.compiled_nodes import is_ready, node_iteration
 from bnncert.engine.search.frontier import Frontier, OpenNode, ParentMoments
 from bnncert.engine.search.idle_parts import IdleParts, find_idle, without
 from bnncert.engine.search.node_patterns import NodePatterns
@@ -418,11 +420,18 @@ class Tree:
         idle = find_idle(whole, left, self.numbering, dual, found, tables)
         return dual.bound(problem), found, kept, idle
 
+    @cached_property
+    def _nearest(self) -> NearestPoints | None:
+        return NearestPoints.of(self.layer, self.neurons, self.region)
+
     def _check(self, signs: SignArray, fixed: IntArray, deadline: Deadline) -> Feasibility:
         """Check whether an input has these signs; learn from a conflict."""
         chosen = self.inputs[fixed]
         pattern = SignPattern(self.layer, self.neurons[fixed], signs[chosen])
-        check = fast_feasibility(pattern, self.region, deadline)
+        check = None
+        if self._nearest is not None and is_ready(self.outcome.relaxations):
+            check = self._nearest.find(fixed, pattern)
+        check = check or fast_feasibility(pattern, self.region, deadline)
         if check.conflict is not None:
             assert isinstance(check.multipliers, np.ndarray)
             variables = chosen[check.conflict]
