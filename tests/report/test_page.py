@@ -23,9 +23,9 @@ from bnncert.regions.pictures import as_image, difference, png_bytes, shades
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import escape, write_latex
 from bnncert.report.page import write_page
-from bnncert.report.page.details import Album
+from bnncert.report.page.details import Album, collect_details
 from bnncert.report.page.svg import AxisScale
-from bnncert.report.page.table_data import shortened
+from bnncert.report.page.table_data import shortened, table_columns
 from bnncert.report.statistics import gaps, panels
 from bnncert.results.store import read_recorded
 from tests.cli.diamond import Run
@@ -588,6 +588,30 @@ def test_the_command_writes_all_three(tmp_path: Path, run: Run) -> None:
         *("improvements.csv", "results.csv", "summary.csv"),
     ]
     assert [p.name for p in sorted(tex.iterdir())] == ["sparse-linf-images.tex", "sparse-linf.tex"]
+
+
+def test_latex_without_a_table_says_why(tmp_path: Path, run: Run) -> None:
+    results = write_results(tmp_path / "r.sqlite", [{"question": "bound"}], networks=[NETWORK])
+    done = run(str(results), "--latex", str(tmp_path / "tex"))
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert "the file has answers of `bound` only; --csv DIR and -o PAGE.html" in done.err
+    assert not (tmp_path / "tex").exists()
+    done = run(str(results), "--latex", str(tmp_path / "tex"), "-o", str(tmp_path / "p.html"))
+    assert done.code == 0 and "--latex writes nothing" in done.out
+
+
+def test_flat_inputs_whose_number_is_a_square_have_thumbnails(tmp_path: Path) -> None:
+    network = {**NETWORK, "input_shape": "[784]"}
+    inputs = [{**stored_input(k), "shape": "[784]"} for k in range(2)]
+    rows = [{"input_index": k, "input_hash": f"i{k}"} for k in range(2)]
+    recorded = read_recorded(
+        write_results(tmp_path / "r.sqlite", rows, networks=[network], inputs=inputs)
+    )
+    found = collect_details(recorded, tmp_path / "page.html", 10)
+    assert found.inputs == {"i0": 0, "i1": 1} and len(found.pictures) == 2
+    order = {row.rowid: k for k, row in enumerate(recorded.rows)}
+    columns = table_columns(panels(recorded), order, found.inputs)
+    assert columns["picture"]["names"] == [0, 1]
 
 
 def test_bad_files_are_one_line_and_exit_code_2(tmp_path: Path, run: Run) -> None:

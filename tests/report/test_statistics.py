@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from bnncert.report.page.document import page_text, page_title
+from bnncert.report.page.first_sentence import first_sentences
 from bnncert.report.page.outcomes import lead_section
 from bnncert.report.statistics import count_answers, counts, panels, together
 from bnncert.report.summary import experiment_table, summarise
@@ -133,3 +134,43 @@ def test_the_title_is_that_of_the_experiments(tmp_path: Path) -> None:
     assert page_title(recorded) == "First <b>; Second line"
     text = page_text(recorded, tmp_path / "page.html")
     assert "<h1>First &lt;b&gt;; Second line</h1>" in text
+
+
+HUNDRED = ["robust"] * 93 + ["not_robust"] * 4 + ["unknown"] * 3
+
+
+def some_rows(statuses: list[str], **changes: Any) -> list[dict[str, Any]]:
+    return [
+        {"input_index": k, "input_hash": f"i{k}", "status": status, **changes}
+        for k, status in enumerate(statuses)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            some_rows(HUNDRED),
+            "Of 100 images, 93 are proved to keep their class within 0.5 px, 4 can be changed, "
+            "3 are undecided.",
+        ),
+        (
+            some_rows(["robust", "misclassified"], rivals="runner-up", norm="l2"),
+            "Of 2 images, 1 is proved to keep its lead over the runner-up within 0.5 px (L2), "
+            "0 can be changed, 0 are undecided, 1 is misclassified already.",
+        ),
+        (
+            [*some_rows(["robust"] * 3), *some_rows(["robust", "not_robust", "timeout"], radius=0.5)],
+            "Of 3 images, 3 are proved to keep their class within 0.5 px and 1 within 63.75 px; "
+            "within 63.75 px, 1 can be changed and 1 is undecided.",
+        ),
+    ],
+)
+def test_the_page_begins_with_a_plain_sentence(
+    tmp_path: Path, changed: list[dict[str, Any]], sentence: str
+) -> None:
+    results = write_results(tmp_path / "r.sqlite", changed, networks=[NETWORK])
+    recorded = read_recorded(results)
+    assert first_sentences(panels(recorded)) == [sentence]
+    page = page_text(recorded, tmp_path / "page.html")
+    assert page.index(sentence) < page.index('id="lead"')

@@ -97,7 +97,7 @@ LINES = (
 
 def cells(page: str) -> list[list[str]]:
     lines = re.findall(r"<tr>(.*?)</tr>", page)
-    return [re.findall(r"<t[hd]>(.*?)</t[hd]>", line) for line in lines]
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in lines]
 
 
 def test_the_page_has_categories_and_instances() -> None:
@@ -106,10 +106,23 @@ def test_the_page_has_categories_and_instances() -> None:
     assert heads[:4] == ["category", "instances", "sat", "unsat"]
     assert traffic == ["traffic", "2", "1", "1", "0", "0", "0", "2.5", "1.25", "1"]
     assert other == ["cctsdb", "1", "0", "0", "0", "1", "0", "60.5", "60.50", "0"]
-    assert first[:5] == ["net.onnx", "q1", "unsat", "1.25", "60"]
-    assert second[:3] == ["net.onnx", "q2", "sat"] and second[6:8] == ["exact", "-"]
+    # What is the same in all rows is said once.
+    assert first == ["q1", "unsat", "-", "1000 bytes"]
+    assert second == ["q2", "sat", "exact", "-"]
+    same = "network net.onnx, seconds 1.25, limit 60, decided by sdp, GB 2.00"
+    assert f"The same in all rows: {same}." in page
     assert "<h1>VNN-COMP: traffic, cctsdb</h1>" in page
+    assert "Of 3 queries, 1 hold on the whole region (unsat), 1 have a counterexample" in page
     assert "1 sat, 1 unsat, 0 unknown, 1 timeout, 0 error of 3 in 63.0 s (results.csv)" in page
+
+
+def test_the_page_has_the_style_of_the_report_and_a_chart_of_what_was_decided() -> None:
+    page = competition_page(LINES, "results.csv")
+    assert "--not_robust: " in page and 'class="cactus"' in page
+    assert "traffic: 2 of 2" in page and "cctsdb: 0 of 1" in page
+    # There is no script that buttons could call.
+    assert "<button" not in page and "<script" not in page
+    assert "not drawn, one instance was decided" in competition_page(LINES[:1], "results.csv")
 
 
 def test_nothing_of_the_file_becomes_markup() -> None:

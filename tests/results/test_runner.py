@@ -272,11 +272,29 @@ def test_a_corrupt_results_file(
         assert Path("tiny.sqlite").read_bytes() == bad
 
 
+def test_one_cell_of_a_table_is_one_command(
+    folder: Path, experiment: Callable[..., Outcome]
+) -> None:
+    cell = ("--network", "diamond", "--radius", "0.30", "--method", "auto", "--processes", "0")
+    done = experiment("tiny.json", *cell)
+    # Two norms and four points; the same rows as in a run of everything.
+    assert (done.code, done.out.splitlines()[-1]) == (0, "8 of 8 instances in tiny.sqlite")
+    rest = experiment("tiny.json", "--dry-run")
+    assert f"{INSTANCES} instances, 8 in tiny.sqlite already" in rest.out
+    # A network without its file does not stand in the way of the others.
+    both = experiment("tiny.json", "--network", "dice", "--network", "diamond=net.npz", "--dry-run")
+    assert f"{INSTANCES} instances" in both.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("none.json",), "none.json: no such file"),
-        (("tiny.json", "--network", "dice"), "--network is dice; expected NAME=FILE"),
+        (("tiny.json", "--network", "dice="), "--network is 'dice='; expected NAME or NAME=FILE"),
+        (("tiny.json", "--network", "cube"), "--network is cube; tiny.json has diamond, dice"),
+        (("tiny.json", "--radius", "0.3,1px"), "--radius is 1 px; tiny.json has 0.3, 0.6, 0.1"),
+        (("tiny.json", "--method", "milp"), "--method is milp; tiny.json has interval, auto, lp,"),
+        (("tiny.json", "--network", "dice", "--method", "auto"), "no part has --network dice and"),
         (("tiny.json", "--network", "x=y"), "--network names x"),
         (("tiny.json", "--network", "dice=none.npz"), "none.npz"),
         (("tiny.json", "--count", "0"), "--count is 0"),

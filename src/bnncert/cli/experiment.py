@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,11 +35,21 @@ def _configurations(incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """Options that replace values of the configuration."""
+    """Options that select instances of the configuration, or replace its values."""
 
     network: Annotated[
         list[str] | None,
-        typer.Option("--network", help="NAME=FILE: the file of a network; may be repeated."),
+        typer.Option(
+            "--network",
+            help="NAME: only this network; NAME=FILE: the file of a network; may be repeated.",
+        ),
+    ] = None
+    radius: Annotated[
+        str | None,
+        typer.Option("--radius", help="Only the radii R1,R2,.. of the file, as in 0.25delta."),
+    ] = None
+    method: Annotated[
+        str | None, typer.Option("--method", help="Only the methods M1,M2,.. of the file.")
     ] = None
     data: Annotated[str | None, typer.Option("--data", help="Points, as for `bnncert run`.")] = None
     labels: LabelsOption = None
@@ -102,13 +112,18 @@ def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
     """Read a configuration and apply the options of the command line."""
     from bnncert.cli.command_question import grid_option
     from bnncert.results.config_reading import read_configuration
-    from bnncert.results.configuration import with_changes
+    from bnncert.results.configuration import selected, with_changes
 
     if changes.timeout is not None:
         Deadline(changes.timeout)
-    files = _files(changes.network or ())
+    files, only = _networks(changes.network or ())
     return with_changes(
-        read_configuration(path),
+        selected(
+            read_configuration(path),
+            networks=only,
+            radii=() if changes.radius is None else changes.radius.split(","),
+            methods=() if changes.method is None else changes.method.split(","),
+        ),
         networks=files,
         data=changes.data,
         labels=changes.labels,
@@ -141,15 +156,18 @@ def _run(
     refuse_failures(finished.failures, total, consoles.answer)
 
 
-def _files(texts: Iterable[str]) -> dict[str, str]:
-    """Return the files of networks by name, from texts NAME=FILE."""
-    files = {}
+def _networks(texts: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Read texts NAME=FILE and NAME: files by name, and the networks to which NAME restricts."""
+    files, names = dict[str, str](), list[str]()
+    restricted = not all("=" in text for text in texts)
     for text in texts:
         name, equals, file = text.partition("=")
-        if not equals or not name or not file:
-            raise InputError(f"--network is {text}; expected NAME=FILE")
-        files[name] = file
-    return files
+        if not name or (equals and not file):
+            raise InputError(f"--network is {text!r}; expected NAME or NAME=FILE")
+        names.append(name)
+        if equals:
+            files[name] = file
+    return files, names if restricted else []
 
 
 def _show_plan(plan: Plan, target: Path, workers: int) -> None:

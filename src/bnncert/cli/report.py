@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bnncert.cli.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
+
+if TYPE_CHECKING:
+    from bnncert.results.store import Recorded
 
 
 def report(
@@ -58,11 +61,28 @@ def report(
     if csv is not None:
         written += write_csv(recorded, csv)
     if latex is not None:
-        written += write_latex(recorded, latex)
+        tables = write_latex(recorded, latex)
+        written += tables
+        missing = "" if tables else _no_tables(recorded)
+        if not written:
+            raise InputError(missing)
+        if missing:
+            console.print(missing, soft_wrap=True)
     for line in (f"{recorded.count} answers of {results}", *other_lines(recorded)):
         console.print(line, soft_wrap=True)
     for path in written:
         console.print(f"{path} ({path.stat().st_size} bytes)", soft_wrap=True)
+
+
+def _no_tables(recorded: Recorded) -> str:
+    """Say why a results file has no LaTeX table, and which option has its answers."""
+    kinds = {str(row.key.question): None for row in recorded.rows}
+    kinds |= {str(other.kind): None for other in recorded.others}
+    return (
+        f"{recorded.path}: --latex writes nothing: its tables count answers of `verify`, and the "
+        f"file has answers of {', '.join(f'`{kind}`' for kind in kinds)} only; --csv DIR and "
+        "-o PAGE.html write those"
+    )
 
 
 def _report_category(results: Path, out: Path | None, folders: dict[str, Path | None]) -> None:

@@ -33,12 +33,12 @@ _NORMS = {
 
 
 def write_latex(recorded: Recorded, folder: Path) -> list[Path]:
-    """Write the tables; return their paths."""
-    make_folder(folder)
+    """Write the tables; return their paths.  Without any table, the folder is not made."""
     written: list[Path] = []
-    for panel in panels(recorded):
-        if not panel.rows("verify"):
-            continue
+    known = [panel for panel in panels(recorded) if panel.rows("verify")]
+    if known:
+        make_folder(folder)
+    for panel in known:
         name = _file_name(panel, [p.stem for p in written])
         texts = {name: comparison_table(panel)}
         images = image_table(panel)

@@ -153,12 +153,12 @@ class Panel:
     def settings(self) -> str:
         """The settings that all rows share, apart from network and norm."""
         rivals, clip = self.key.rivals, self.key.clip
-        classes = "all rivals" if rivals == "all" else f"{self._classes} only"
+        classes = "all rivals" if rivals == "all" else f"{self.rival_names} only"
         box = "no data box" if clip == "none" else f"data box {clip.replace(',', ' to ')}"
         return f"{classes}, {box}, ties: {self.key.ties}, {LABEL_WORDS[self.labels]}"
 
     @property
-    def _classes(self) -> str:
+    def rival_names(self) -> str:
         """The rivals if they are not all."""
         rivals = self.key.rivals
         if rivals == "runner-up":
@@ -169,14 +169,14 @@ class Panel:
     def name(self) -> str:
         """Network, norm, inputs and the rivals (if not all) in one line."""
         name = f"{self.network.name}, {self.norm_name}, {self.inputs}"
-        return name if self.key.rivals == "all" else f"{name}, {self._classes} only"
+        return name if self.key.rivals == "all" else f"{name}, {self.rival_names} only"
 
     @property
     def certified_name(self) -> str:
         """The name of the share of robust inputs; an accuracy is about all rivals."""
         if self.key.rivals == "all":
             return CERTIFIED[self.labels]
-        return f"certified against {self._classes}"
+        return f"certified against {self.rival_names}"
 
     @cached_property
     def labels(self) -> LabelSource:

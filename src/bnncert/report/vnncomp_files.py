@@ -24,8 +24,9 @@ from bnncert.engine.verdict import Counterexample, Result
 from bnncert.errors import FormatError
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, read_text
+from bnncert.report.page.charts import decided_chart
 from bnncert.report.plain_table import plain_table
-from bnncert.report.simple_page import simple_page, simple_table
+from bnncert.report.simple_page import simple_page, simple_table, without_equal
 
 
 def number_text(value: float) -> str:
@@ -56,6 +57,9 @@ def vnncomp_result(result: Result) -> str:
 
 #: All answers with their colours.
 WORDS = {"sat": "red", "unsat": "green", "unknown": "yellow", "timeout": "yellow", "error": "red"}
+
+#: The answers that decide a query.
+DECIDED = ("sat", "unsat")
 
 #: The columns of results.csv.  There is no preparation step: reading the files is part of the run.
 COLUMNS = (
@@ -200,25 +204,56 @@ def competition_page(lines: Sequence[Line], name: str) -> str:
         )
         for one, group in zip(categories, groups, strict=True)
     ]
-    body = f"<p>{escape(totals(lines))} ({escape(name)})</p>"
-    body += simple_table("Categories", heads, counts)
+    body = f"<p class=first>{escape(_first_sentence(lines))}</p>"
+    body += f"<p class=sub>{escape(totals(lines))} ({escape(name)})</p>"
+    numbered = {one: number for number, one in enumerate(categories)}
+    chart = decided_chart(
+        "Instances decided within a time",
+        {
+            one: [line.seconds for line in group if line.word in DECIDED]
+            for one, group in zip(categories, groups, strict=True)
+        },
+        {one: len(group) for one, group in zip(categories, groups, strict=True)},
+        numbered,
+        buttons=False,
+    )
+    body += f"<div class=charts>{chart.html}</div>"
+    if chart.left_out:
+        body += f"<p class=hint>{escape(chart.title)}: not drawn, {chart.left_out}.</p>"
+    body += simple_table("Categories", heads, counts, numbers=heads[1:])
     for one, group in zip(categories, groups, strict=True):
-        body += simple_table(one, _HEADS, [_cells(line) for line in group])
+        shown, rows, same = without_equal(_HEADS, [_cells(line) for line in group])
+        body += simple_table(one, shown, rows, numbers=_NUMBERS, long=_LONG)
+        body += f"<p class=hint>{escape(same)}</p>"
     heading = f"VNN-COMP: {', '.join(categories)}"
     return simple_page(heading, heading, body)
 
 
+def _first_sentence(lines: Sequence[Line]) -> str:
+    """Say in words how many queries have which answer."""
+    words = [line.word for line in lines]
+    sat, unsat = (words.count(word) for word in DECIDED)
+    return (
+        f"Of {len(lines)} {'query' if len(lines) == 1 else 'queries'}, {unsat} hold on the whole "
+        f"region (unsat), {sat} have a counterexample (sat), and {len(lines) - sat - unsat} are "
+        "undecided."
+    )
+
+
+#: The query stands first, because it names a row and differs from all others.
 _HEADS = (
-    *("network", "query", "answer", "seconds", "limit", "decided by", "replayed in"),
+    *("query", "network", "answer", "seconds", "limit", "decided by", "replayed in"),
     *("certificate", "GB", "reason"),
 )
+_NUMBERS = ("seconds", "limit", "certificate", "GB")
+_LONG = ("network", "decided by", "reason")
 
 
 def _cells(line: Line) -> tuple[str, ...]:
     # Names without folders, because pages are shared with others.
     network = line.onnx.replace("\\", "/").rpartition("/")[2]
     return (
-        *(network, line.query_name, line.word, f"{line.seconds:.2f}", f"{line.limit:g}"),
+        *(line.query_name, network, line.word, f"{line.seconds:.2f}", f"{line.limit:g}"),
         *(line.stage or "-", line.replayed or "-"),
         f"{line.certificate} bytes" if line.certificate else "-",
         f"{line.memory / 1e9:.2f}" if line.memory else "-",

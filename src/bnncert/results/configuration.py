@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ from bnncert.errors import BnncertError, InputError
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.regions import ChangeNorm
-from bnncert.regions.radii import VALUED, PixelScale, Radius
+from bnncert.regions.radii import VALUED, PixelScale, Radius, read_radius
 from bnncert.results.instance import Settings
 
 
@@ -251,3 +251,48 @@ def with_changes(
         ),
         parts=tuple(parts),
     )
+
+
+def selected(
+    configuration: Configuration,
+    *,
+    networks: Sequence[str] = (),
+    radii: Sequence[str] = (),
+    methods: Sequence[str] = (),
+) -> Configuration:
+    """Keep the instances of the named networks, radii and methods; no name keeps all of a kind.
+
+    A radius is named as the file writes it, up to spaces and zeros: its unit may depend on the
+    network, and an experiment is selected before any network is read.
+    """
+    parts = configuration.parts
+    names = dict.fromkeys(name for part in parts for name in part.networks)
+    sizes = dict.fromkeys(radius.text for part in parts for radius in part.radii)
+    kinds = dict.fromkeys(choice.method for part in parts for choice in part.methods)
+    read = [(text, read_radius(text)) for text in radii]
+    wanted = {text if radius is None else radius.text for text, radius in read}
+    choices = (("network", networks, names), ("radius", wanted, sizes), ("method", methods, kinds))
+    for option, asked, known in choices:
+        for text in asked:
+            if text not in known:
+                there = ", ".join(known)
+                raise InputError(f"--{option} is {text}; {configuration.path} has {there}")
+    kept = [
+        replace(
+            part,
+            networks=tuple(n for n in part.networks if not networks or n in networks),
+            radii=tuple(r for r in part.radii if not wanted or r.text in wanted),
+            methods=tuple(m for m in part.methods if not methods or m.method in methods),
+        )
+        for part in parts
+    ]
+    kept = [part for part in kept if part.networks and part.radii and part.methods]
+    if not kept:
+        given = [f"--{option} {','.join(asked)}" for option, asked, _ in choices if asked]
+        raise InputError(
+            f"{configuration.path}: no part has {' and '.join(given)} together; --dry-run without "
+            "them lists what there is"
+        )
+    used = {name for part in kept for name in part.networks}
+    sources = tuple(n for n in configuration.networks if n.name in used)
+    return replace(configuration, networks=sources, parts=tuple(kept))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from bnncert.engine.rounded_bounds import lower_text, upper_text
@@ -138,6 +138,21 @@ def cactus_chart(panel: Panel) -> Chart:
         asked[name] = asked.get(name, 0) + 1
         if row.status in ("robust", "not_robust"):
             solved.setdefault(name, []).append(row.seconds)
+    return decided_chart(title, solved, asked, series_numbers(panel))
+
+
+def decided_chart(
+    title: str,
+    solved: Mapping[str, Sequence[float]],
+    asked: Mapping[str, int],
+    numbers: Mapping[str, int],
+    *,
+    buttons: bool = True,
+) -> Chart:
+    """Draw how many instances were decided within a time, from the seconds of each series.
+
+    `asked` has the series to draw and their instances; `numbers` gives them their styles.
+    """
     decided = sum(map(len, solved.values()))
     if decided < 2:
         return Chart(title, left_out=f"{'no' if decided == 0 else 'one'} instance was decided")
@@ -147,7 +162,7 @@ def cactus_chart(panel: Panel) -> Chart:
     most = max(len(v) for v in solved.values())
     y = Axis(y_scale(0, most), "instances decided", whole=True)
     parts, keys = axes(x, y), []
-    for name, number in series_numbers(panel).items():
+    for name, number in numbers.items():
         if name not in asked:
             continue
         values = sorted(solved.get(name, ()))
@@ -155,8 +170,8 @@ def cactus_chart(panel: Panel) -> Chart:
         if values:
             vertices = _steps(name, values, x.scale, y.scale)
             parts.append(curve(number, vertices))
-    words = "Instances decided within a time, by method"
-    return Chart(title, figure("cactus", title, words, parts, legend(keys)))
+    words = f"{title}: {', '.join(key.text for key in keys)}"
+    return Chart(title, figure("cactus", title, words, parts, legend(keys, buttons=buttons)))
 
 
 def _steps(name: str, values: Sequence[float], x: AxisScale, y: AxisScale) -> list[Vertex]:

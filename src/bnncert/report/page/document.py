@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts
 from bnncert.report.page.details import collect_details
+from bnncert.report.page.first_sentence import first_sentences
 from bnncert.report.page.other_sections import other_sections, section_id
 from bnncert.report.page.outcomes import lead_section, outcome_chart, outcome_table
 from bnncert.report.page.svg import Chart, wide_table
@@ -25,6 +26,9 @@ from bnncert.version import __version__
 
 #: The number of instances with pictures and the answers of single rivals.
 MOST_DETAILS = 2000
+
+#: So many charts of a panel stand in one row and share the width of the page.
+ONE_ROW = 3
 
 #: The parts of the script, which share one scope.
 _SCRIPTS = ("elements.js", "charts.js", "table.js", "details.js", "start.js")
@@ -55,7 +59,7 @@ def page_text(recorded: Recorded, path: Path, *, details: int = MOST_DETAILS) ->
         # Only this script may run, and the page may not load anything.
         "SCRIPT_HASH": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "STYLE": style,
-        "HEAD": _head(recorded, title),
+        "HEAD": _head(recorded, title, known),
         # Scripts need the table, also if it has no row.
         "HIDDEN": "" if recorded.rows else " hidden",
         "FIRST": "answers" if recorded.rows else section_id(recorded.others[0].kind),
@@ -94,14 +98,15 @@ def _script() -> str:
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
 
-def _head(recorded: Recorded, title: str) -> str:
+def _head(recorded: Recorded, title: str, known: Sequence[Panel]) -> str:
     rows: list[Row | OtherAnswer] = [*recorded.rows, *recorded.others]
     versions = sorted({r.version for r in rows})
     made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     days = sorted({r.finished_at[:10] for r in rows})
     written = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    first = "".join(f"<p class=first>{escape(text)}</p>" for text in first_sentences(known))
     return (
-        f"<h1>{escape(title)}</h1>"
+        f"<h1>{escape(title)}</h1>{first}"
         f"<p class=sub>{len(rows)} answers in {escape(recorded.path.name)}, written "
         f"{escape(written)} by bnncert {escape(', '.join(versions))}; page made {made} by "
         f"bnncert {escape(__version__)}</p>"
@@ -146,13 +151,16 @@ def _panel(number: int, panel: Panel) -> str:
         table = outcome_table(panel, lines)
     bounds = gap_charts(panel, gaps(panel))
     drawn = "".join(chart.html for chart in bounds)
+    first = "".join(chart.html for chart in charts)
+    if sum(bool(chart.html) for chart in [*charts, *bounds]) <= ONE_ROW:
+        first, drawn = first + drawn, ""
     if drawn:
         drawn = f"<h3>Bounds</h3><div class=charts>{drawn}</div>"
     return (
         f'<section class=panel aria-labelledby="panel{number}"><h2 id="panel{number}">'
         f"{escape(panel.name)}</h2>"
         f"<p class=sub>{escape(panel.settings[:1].upper() + panel.settings[1:])}</p>"
-        f"<div class=charts>{''.join(chart.html for chart in charts)}</div>{table}{drawn}"
+        f"<div class=charts>{first}</div>{table}{drawn}"
         f"{_left_out([*charts, *bounds])}</section>"
     )
 

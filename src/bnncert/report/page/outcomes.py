@@ -176,7 +176,7 @@ def _bar(count: Count) -> str:
     scale = AxisScale(0, count.instances, 0, _BAR_WIDTH)
     return (
         f'<svg viewBox="0 0 {_BAR_WIDTH} {_BAR_HEIGHT}" width="{_BAR_WIDTH}" '
-        f'height="{_BAR_HEIGHT}" aria-hidden="true">'
+        f'height="{_BAR_HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
         f"{segments(count, scale, 0, _BAR_HEIGHT, numbers=False)}</svg>"
     )
 

@@ -1,4 +1,4 @@
-// The table appears at once; pictures follow when the browser is idle.
+// The table appears at once, without pictures; these follow as soon as they are unpacked.
 
 async function start() {
   startCharts();
@@ -11,12 +11,9 @@ async function start() {
   document.documentElement.dataset.ready = "yes";
   if (!table.image.length) return;
   await openFragment();
-  const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
-  idle(async () => {
-    await unpackDetails();
-    redraw();
-    document.documentElement.dataset.pictures = "yes";
-  });
+  await unpackDetails();
+  redraw();
+  document.documentElement.dataset.pictures = "yes";
 }
 
 start().catch((error) => {

@@ -176,8 +176,8 @@ class Key:
     style: str = ""
 
 
-def legend(keys: Sequence[Key]) -> str:
-    """Return the legend; its entries for series are buttons for the script of the page."""
+def legend(keys: Sequence[Key], *, buttons: bool = True) -> str:
+    """Return the legend; its entries for series are buttons where the page has a script."""
     parts = []
     for key in keys:
         look = key.style if key.series is None else f"s{key.series % STYLES} {key.style}"
@@ -188,7 +188,7 @@ def legend(keys: Sequence[Key]) -> str:
             f'<svg viewBox="0 0 28 14" width="28" height="14" aria-hidden="true">{sample}</svg> '
             f"{escape(key.text)}"
         )
-        if key.series is not None:
+        if key.series is not None and buttons:
             text = (
                 f'<button type="button" data-series="{key.series}" aria-pressed="true">'
                 f"{text}</button>"
@@ -198,10 +198,20 @@ def legend(keys: Sequence[Key]) -> str:
 
 
 def wide_table(
-    heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str], kind: str = ""
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numbers: Sequence[str],
+    kind: str = "",
+    *,
+    long: Sequence[str] = (),
 ) -> str:
-    """Return a table that scrolls; cells are HTML, and the columns `numbers` stand on the right."""
-    styles = [" class=n" if head in numbers else "" for head in heads]
+    """Return a table that scrolls; cells are HTML, and the columns `numbers` stand on the right.
+
+    The columns `long` have texts that may be broken into lines.
+    """
+    styles = [
+        " class=n" if head in numbers else " class=long" if head in long else "" for head in heads
+    ]
     head = "".join(
         f"<th scope=col{style}>{escape(text)}</th>"
         for text, style in zip(heads, styles, strict=True)
