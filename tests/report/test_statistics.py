@@ -160,7 +160,7 @@ def some_rows(statuses: list[str], **changes: Any) -> list[dict[str, Any]]:
             "0 can be changed, 0 are undecided, 1 is misclassified already.",
         ),
         (
-            [*some_rows(["robust"] * 3), *some_rows(["robust", "not_robust", "timeout"], radius=0.5)],
+            some_rows(["robust"] * 3) + some_rows(["robust", "not_robust", "timeout"], radius=0.5),
             "Of 3 images, 3 are proved to keep their class within 0.5 px and 1 within 63.75 px; "
             "within 63.75 px, 1 can be changed and 1 is undecided.",
         ),
