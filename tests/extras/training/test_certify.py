@@ -146,9 +146,8 @@ def test_several_input_levels_are_exported_exactly(
     data = dataset(blobs(300, 1))
     thresholds = options.input_thresholds(BYTES, options.certified_radius(BYTES, (1, 8, 8)))
     assert len(thresholds) == 3
-    # No pixel is on a threshold.
     levels = (np.array(thresholds) + 1) * 127.5
-    assert np.allclose(levels % 1, 0.5)
+    assert np.allclose(levels % 1, 0.25)
     net = fit(data, options)
     network, _ = export.write_network(net, BYTES, data.test, tmp_path / f"net{suffix}")
     assert network.sizes[1] == 3 * 64

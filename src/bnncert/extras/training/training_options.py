@@ -147,7 +147,8 @@ class TrainingOptions:
     def input_thresholds(self, scaling: Scaling, radius: float | None) -> tuple[float, ...]:
         """Choose the thresholds of a binarised input; `radius` is the one to certify, if any.
 
-        They divide the data box evenly, at mid-levels, so that no pixel is on one of them.
+        They divide the data box evenly, each a quarter above a pixel level, so that neither a pixel
+        nor the end of a ball of half levels is on one of them, where rounding would decide.
         """
         if radius is None and not self.binarise_input:
             return ()
@@ -158,11 +159,9 @@ class TrainingOptions:
             )
         width, step = scaling.hi - scaling.lo, scaling.pixel_step
         levels = 1 if radius is None else min(MOST_LEVELS, max(1, int(0.1 * width / radius)))
-        if levels == 1:
-            return ((scaling.lo + scaling.hi) / 2,)
         places = [width * k / (levels + 1) for k in range(1, levels + 1)]
-        if step is not None:
-            places = [(place // step + 0.5) * step for place in places]
+        if step is not None and radius is not None:
+            places = [(place // step + 0.25) * step for place in places]
         return tuple(scaling.lo + place for place in places)
 
     def _check_sizes(self) -> None:
