@@ -20,6 +20,7 @@ from bnncert.engine.presolve.literals import sign_of, variable_of
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.reachability.feasibility import SignPattern, proves_infeasible
 from bnncert.engine.relaxations.reduced.problem import reduce_objective
+from bnncert.engine.search import compiled_nodes
 from bnncert.engine.search.frontier import Frontier, OpenNode
 from bnncert.engine.search.tree import Tree, TreeOptions
 from bnncert.kernel import check
@@ -64,6 +65,8 @@ def test_the_time_limit_ends_the_search() -> None:
 
 
 def test_the_same_seed_gives_the_same_tree() -> None:
+    # While the compiled functions are being loaded, conflicts may have other multipliers.
+    assert compiled_nodes.is_ready(compiled_nodes.WORTH_IT) or compiled_nodes.NODES.wait(120.0)
     first, second = (demo_tree(0.5, 9).search(Deadline(None)) for _ in range(2))
     assert (first.nodes, first.relaxations, first.lower) == (
         second.nodes,
@@ -84,6 +87,26 @@ def test_a_node_with_a_point_stays_open_for_those_who_reject_the_point() -> None
     tree = Tree(presolved, problem, objective, lambda point, exact: True)
     assert tree.search(Deadline(None)).status == "violated"
     assert tree.take(), "the violated node must not be lost"
+
+
+def test_only_points_that_floats_do_not_rule_out_are_replayed() -> None:
+    """Both trees see the same points; those of a robust image are all ruled out."""
+    offered: list[float] = []
+
+    def confirm(tree: Tree) -> bool:
+        def accept(point: Any, exact: Any) -> bool:
+            offered.append(float(tree.objective.exactly(tree.network.last_signs(point[None])[0])))
+            return False
+
+        tree.confirm = accept
+        return tree.search(Deadline(None)).status == "proved"
+
+    assert confirm(demo_tree(0.5, 9))
+    assert offered == []
+    tree = demo_tree(0.5, 9)
+    with patch.object(type(tree.objective), "is_clearly_met", lambda *_: False):
+        assert confirm(tree)
+    assert offered and min(offered) > 0
 
 
 def test_leaves_partition_the_patterns_and_conflicts_are_proved() -> None:

@@ -20,6 +20,9 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.engine.presolve.literals import sign_of, variable_of
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
 
+#: Tolerance for comparing integers that are stored as floats.
+HALF = 0.5
+
 
 def influences(problem: ReducedProblem) -> FloatArray:
     """Return the change of f that each variable can make, also through gates."""
@@ -78,13 +81,19 @@ def round_moments(
 def objective_values(problem: ReducedProblem, signs: SignArray) -> FloatArray:
     """Return f at sign vectors (rows); +inf if a sum is not a point of its lattice."""
     total = problem.constant + signs @ problem.linear
+    points, tables = problem.table.points, np.arange(problem.table.rows.shape[0])
     sums = signs @ problem.table.rows.T
-    for j in range(problem.table.rows.shape[0]):
-        distance = np.abs(sums[:, j : j + 1] - problem.table.points[j][None, :])
-        nearest = np.argmin(distance, axis=1)
-        off = distance[np.arange(signs.shape[0]), nearest] > 0.5
-        total = total + np.where(off, np.inf, problem.values[j][nearest])
-    return np.asarray(total)
+    # Most lattices are evenly spaced; the others, and sums outside, are searched.
+    first = points[:, 0] if points.size else np.zeros(tables.size)
+    step = points[:, 1] - first if points.shape[1] > 1 else np.ones(tables.size)
+    place = np.rint((sums - first) / np.where(step > 0, step, 1.0))
+    place = np.clip(place, 0, max(points.shape[1] - 1, 0)).astype(np.int64)
+    missed = np.abs(points[tables, place] - sums) > HALF
+    searched = np.flatnonzero(missed.any(axis=0))
+    distance = np.abs(sums[:, searched, None] - points[None, searched])
+    place[:, searched] = np.argmin(distance, axis=2)
+    missed[:, searched] = distance.min(axis=2, initial=np.inf) > HALF
+    return np.asarray(total + np.where(missed, np.inf, problem.values[tables, place]).sum(axis=1))
 
 
 def count_violated_pairs(problem: ReducedProblem, signs: SignArray) -> IntArray:

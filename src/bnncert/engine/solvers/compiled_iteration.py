@@ -44,24 +44,23 @@ class FlatMultipliers:
 
 def flat_tables(program: StructuredProgram) -> tuple[Any, ...]:
     """Return all tables as one list of points, see `structured_loop`."""
-    sizes = [np.full(t.count, t.values.shape[1]) for t in program.tables]
-    start = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0), *sizes]))])
-    links = np.concatenate([np.zeros(0), *(np.full(t.count, t.links) for t in program.tables)])
-    most = max((t.links for t in program.tables), default=0)
-    places, features = [np.zeros((0, most))], [np.zeros((most, 0))]
-    for tables, where in zip(program.tables, program.link_slices, strict=True):
-        own = np.arange(where.start, where.stop).reshape(tables.links, tables.count).T
-        places.append(np.pad(own, ((0, 0), (0, most - tables.links))))
-        flat = tables.features[:, :, 1:].reshape(tables.values.size, tables.links).T
-        features.append(np.pad(flat, ((0, most - tables.links), (0, 0))))
-    values = np.concatenate([np.zeros(0), *(t.values.ravel() for t in program.tables)])
-    return (
-        start.astype(np.int64),
-        links.astype(np.int64),
-        np.ascontiguousarray(np.vstack(places).astype(np.int64)),
-        np.ascontiguousarray(np.hstack(features)),
-        values,
-    )
+    families = program.tables
+    counts = [t.count for t in families]
+    start = np.zeros(sum(counts) + 1, dtype=np.int64)
+    np.cumsum(np.repeat([t.values.shape[1] for t in families], counts), out=start[1:])
+    links = np.repeat([t.links for t in families], counts).astype(np.int64)
+    most = max((t.links for t in families), default=0)
+    place = np.zeros((links.size, most), dtype=np.int64)
+    features = np.zeros((most, int(start[-1])))
+    table = point = 0
+    for tables, where in zip(families, program.link_slices, strict=True):
+        own = np.arange(where.start, where.stop).reshape(tables.links, tables.count)
+        place[table : table + tables.count, : tables.links] = own.T
+        flat = tables.features[:, :, 1:].reshape(tables.values.size, tables.links)
+        features[: tables.links, point : point + tables.values.size] = flat.T
+        table, point = table + tables.count, point + tables.values.size
+    values = np.concatenate([np.zeros(0), *(t.values.ravel() for t in families)])
+    return start, links, place, features, values
 
 
 def is_small(program: StructuredProgram) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -132,7 +133,7 @@ def solve_structured(
     """
     iteration = (kind or Iteration)(program, start, moments, probabilities)
     goal = _Goal(above, below, gap, tolerance, settled)
-    with blas_threads(iteration.geometry.unknowns):
+    with blas_threads(program.unknowns):
         return iteration.run(deadline, goal, iterations)
 
 
@@ -147,7 +148,6 @@ class Iteration:
         probabilities: list[FloatArray] | None,
     ) -> None:
         self.program = program
-        self.geometry = ProductMatrices(program)
         self.y = start or starting_point(program)
         self.m = np.eye(program.size) if moments is None else moments.copy()
         # With M = I every form u has mean 0 and variance 1: p starts from a normal density.
@@ -158,9 +158,14 @@ class Iteration:
                 bell += np.exp(-0.5 * tables.features[:, :, 1] ** 2)
             self.p.append(bell / bell.sum(axis=1, keepdims=True))
         #: The memory of the factor of the Newton matrix.
-        self.space = np.empty((self.geometry.unknowns, self.geometry.unknowns))
+        self.space = np.empty((program.unknowns, program.unknowns))
         #: The number of all complementary pairs.
         self.degree = program.size + sum(t.values.size for t in program.tables)
+
+    @cached_property
+    def geometry(self) -> ProductMatrices:
+        """The matrices of the program."""
+        return ProductMatrices(self.program)
 
     def split(self, unknowns: FloatArray, first: list[FloatArray]) -> StructuredMultipliers:
         """Return the multipliers of given unknowns and constants theta_0."""
@@ -176,7 +181,7 @@ class Iteration:
         best, best_y = -np.inf, self.y
         status: StructuredStatus = "limit"
         # The time of the first step is an estimate; later steps take as long as the last one.
-        step_seconds = self.geometry.unknowns**3 / 3 / FLOPS
+        step_seconds = self.program.unknowns**3 / 3 / FLOPS
         late = deadline.extended(LATE_SECONDS)
         try:
             at = self.point()
