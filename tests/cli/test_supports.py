@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bnncert.cli import supports
+from bnncert.cli.standard_query import SOUND_TYPES
 from bnncert.model.formats.onnx.graph import OLDEST_OPSET
 from bnncert.model.formats.onnx.operators import HANDLERS
 from bnncert.version import __version__
@@ -19,6 +20,15 @@ PERMITTED = {
     "arithmetic_complexity_theories": {"BND", "OUTC", "LIN", "POLY"},
     "optimised_disjunctive_reasoning": {"true", "false"},
     "serialise_assignments": {"true", "false"},
+    "unsat_proofs": {"true", "false"},
+}
+
+#: The questions that a solver has to answer to be listed in the database of solvers.
+LISTED = {
+    *("onnx_opset_versions", "onnx_element_types", "onnx_operators", "vnnlib_versions"),
+    *("hidden_node_theories", "multiple_input_output_theories", "multiple_network_theories"),
+    *("multiple_node_comparison_theories", "arithmetic_complexity_theories"),
+    *("optimised_disjunctive_reasoning", "serialise_assignments"),
 }
 
 
@@ -31,10 +41,16 @@ def test_every_question_has_an_answer(run: Run, question: str) -> None:
     assert set(lines) <= PERMITTED.get(question, set(lines))
 
 
-def test_types_are_those_for_which_a_verdict_is_sound(run: Run) -> None:
-    assert run("supports", "--onnx-element-types").out == "real\n"
-    exact = run("supports", "--onnx-element-types", "--arithmetic", "float32")
-    assert exact.out == "float32\n"
+def test_all_questions_are_there() -> None:
+    assert set(supports.QUESTIONS) >= LISTED
+
+
+def test_types_are_those_for_which_a_verdict_is_sound() -> None:
+    assert supports.answer("onnx_element_types") == list(SOUND_TYPES)
+
+
+def test_several_networks_are_supported() -> None:
+    assert supports.answer("multiple_network_theories") == ["SNET", "MENET", "MINET", "MNET"]
 
 
 def test_versions_and_operators() -> None:

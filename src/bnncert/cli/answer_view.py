@@ -72,6 +72,10 @@ class AnswerView(ABC, Generic[AnswerT]):
         self.print_answer(found)
         return "the search is not finished"
 
+    def code(self, found: AnswerT) -> int:
+        """Return the exit code of an answer, that of all questions."""
+        return exit_code(found)
+
     def written(self, found: AnswerT, *, is_interrupted: bool) -> Iterator[str]:
         """Write files besides the certificate and JSON; yield a line about each."""
         yield from ()
@@ -126,7 +130,7 @@ class AnswerView(ABC, Generic[AnswerT]):
             # The live line redirects the standard output, also that of JSON.
             with progress.paused():
                 self._write(found)
-        raise typer.Exit(exit_code(found))
+        raise typer.Exit(self.code(found))
 
     def _write(
         self, found: AnswerT, *, is_interrupted: bool = False, is_certified: bool = True

@@ -9,22 +9,26 @@ from typing import Annotated
 import typer
 
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import ArithmeticOption
 from bnncert.errors import InputError
 
-#: Theories of queries: no hidden nodes, one input and one output, one network, no comparison of
-#: different nodes, and linear arithmetic (of polynomials only balls are supported).
+#: Theories of queries: no hidden nodes, one input and one output of each network, any number of
+#: networks, no comparison of different nodes, and linear arithmetic (of polynomials only balls are
+#: supported).  A theory also stands for those that it contains.
 THEORIES = {
-    "hidden_node_theories": "NH",
-    "multiple_input_output_theories": "SIO",
-    "multiple_network_theories": "SNET",
-    "multiple_node_comparison_theories": "SNC",
-    "arithmetic_complexity_theories": "LIN",
+    "hidden_node_theories": ("NH",),
+    "multiple_input_output_theories": ("SIO",),
+    "multiple_network_theories": ("SNET", "MENET", "MINET", "MNET"),
+    "multiple_node_comparison_theories": ("SNC",),
+    "arithmetic_complexity_theories": ("BND", "OUTC", "LIN"),
 }
 
 #: Disjuncts over one input region share all work except that of their targets; assignments are
-#: text.
-SWITCHES = {"optimised_disjunctive_reasoning": "true", "serialise_assignments": "false"}
+#: text; certificates have a format of their own, not that of the standard's proofs.
+SWITCHES = {
+    "optimised_disjunctive_reasoning": ("true",),
+    "serialise_assignments": ("false",),
+    "unsat_proofs": ("false",),
+}
 
 
 #: The questions in the order of the standard, and their texts in `--help`.
@@ -52,23 +56,23 @@ Asked = make_dataclass(
 
 
 @grouped
-def supports(*, asked: Asked, arithmetic: ArithmeticOption = "real") -> None:  # type: ignore[valid-type]
+def supports(*, asked: Asked) -> None:  # type: ignore[valid-type]
     """Answer one question about the capabilities, as the VNN-LIB 2.0 standard asks it."""
     questions = [name for name in QUESTIONS if getattr(asked, name)]
     if len(questions) != 1:
         flags = ", ".join(map(_flag, QUESTIONS))
         raise InputError(f"supports answers exactly one question at a time; give one of {flags}")
-    for line in answer(questions[0], arithmetic):
+    for line in answer(questions[0]):
         print(line)
 
 
-def answer(question: str, arithmetic: str = "real") -> list[str]:
+def answer(question: str) -> list[str]:
     """Answer one question in the words of the standard, a line each."""
     if question == "vnnlib_versions":
         return ["1.0", "1.0" if importlib.util.find_spec("vnnlib") is None else "2.0"]
     if question == "onnx_element_types":
-        # A verdict holds for real arithmetic, or for float32 if that is requested.
-        return [arithmetic]
+        # The type that a query declares decides about the arithmetic of its answer.
+        return ["float32", "real"]
     if question == "onnx_opset_versions":
         from bnncert.model.formats.onnx.graph import OLDEST_OPSET, newest_opset
 
@@ -78,4 +82,4 @@ def answer(question: str, arithmetic: str = "real") -> list[str]:
 
         # Brevitas defines this one, not ONNX.
         return sorted(set(HANDLERS) - {"BipolarQuant"})
-    return [{**THEORIES, **SWITCHES}[question]]
+    return list({**THEORIES, **SWITCHES}[question])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -15,7 +14,6 @@ from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     ArithmeticOption,
     BallOptions,
-    CounterexampleOutputs,
     ExplainOption,
     ModelArgument,
     PrintOptions,
@@ -25,18 +23,25 @@ from bnncert.cli.options import (
     point_argument,
 )
 from bnncert.cli.output import json_path
-from bnncert.cli.result_views import ResultView, explain_result, question_tree
+from bnncert.cli.result_views import question_tree
 from bnncert.cli.time_limit import finite_limit, limit_text
-from bnncert.model.formats.atomic import write_atomically
+from bnncert.cli.verify_view import VerifyOutputs, VerifyView
+from bnncert.errors import InputError
 
 if TYPE_CHECKING:
     from bnncert.cli.image_folders import FolderView
-    from bnncert.engine.verdict import Result
-    from bnncert.model.network import Network
     from bnncert.problem import Ties
     from bnncert.problem.float32 import Arithmetic
-    from bnncert.problem.vnnlib.query import Specification
-    from bnncert.report.picture import CounterexampleFile
+
+
+NetworksOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--network",
+        metavar="NAME=FILE",
+        help="Model of a network that a VNN-LIB query declares: verify QUERY --network f=FILE.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -52,25 +57,12 @@ class VerifiedBallOptions(BallOptions):
     ] = None
 
 
-@dataclass(frozen=True)
-class VerifyOutputs(CounterexampleOutputs):
-    """The files that `verify` writes."""
-
-    witness: Annotated[
-        Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
-    ] = None
-
-    @property
-    def files(self) -> tuple[Path | None, ...]:
-        """The files that are named."""
-        return self.witness, *super().files
-
-
 @grouped
 def verify(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    networks: NetworksOption = None,
     ball: VerifiedBallOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
@@ -90,6 +82,14 @@ def verify(
     from bnncert.report.picture import CounterexampleFile
 
     spec = None if ball.place is None or is_input(ball.place) else ball.place
+    if networks:
+        from bnncert.cli.standard_query import ask_standard
+
+        refuse_beside_query(ctx, str(model))
+        if ball.place is not None:
+            raise InputError(f"{ball.place}: with --network the only argument is the query")
+        starting = partial(begin, ctx, printing, outputs, method=settings.method)
+        ask_standard(ctx, model, networks, settings, arithmetic, (starting, outputs, explain))
     if spec is None:
         ball = with_argument(ball)
     else:
@@ -124,7 +124,7 @@ def verify(
     saved = CounterexampleFile.around(outputs.save_counterexample, network, centre, shape)
     is_real = arithmetic == "real"
     asked = Asked(method, options, finite_limit(limit), question, ties=ties, is_real=is_real)
-    shown = _VerifyView(consoles, outputs, about, asked, explain, network, query, saved)
+    shown = VerifyView(consoles, outputs, about, asked, explain, (network,), query, saved)
     with settings.connected(consoles.watching) as options:
         keywords |= {"method": method, "options": options}
         shown.ask(ctx, opening, limit, partial(verify_api, *subject, **keywords))
@@ -169,64 +169,3 @@ def _verify_folder(
         consoles.watching.print(text, soft_wrap=True)
 
     verify_folder(view, how, Place(scheduler=settings.cluster, say=say))
-
-
-def _replayable(network: Network, query: Specification, result: Result) -> Result:
-    """Return the answer for a result file, whose readers compare it with the model's own outputs.
-
-    If the executed model does not confirm the counterexample, the answer is unknown.
-    """
-    from bnncert.extras.vnncomp.executed import as_executed
-
-    if result.counterexample is None:
-        return result
-    executed = as_executed(network, query, result)
-    return replace(result, status="unknown", counterexample=None) if executed is None else executed
-
-
-@dataclass(frozen=True, eq=False)
-class _VerifyView(ResultView):
-    """Prints the word of VNN-COMP for a query, and the table of targets for a ball."""
-
-    is_announced = True
-
-    network: Network
-    query: Specification | None
-    saved: CounterexampleFile | None
-
-    def print_answer(self, found: Result) -> None:
-        """Print the answer."""
-        if self.query is None:
-            super().print_answer(found)
-            return
-        self.consoles.answer.print(found.vnncomp_word)
-        # The only line of a query on the standard output is its answer, unless more is asked for.
-        console = self.consoles.details if self.explain else self.consoles.watching
-        about = replace(self.consoles, details=console)
-        explain_result(about, self.asked, found, explain=self.explain)
-
-    def print_certificate(self, found: Result, *, is_interrupted: bool) -> None:
-        """Print where the certificate is; a solver that a verdict relies on is the reason."""
-        if found.trusted is None or found.certificate is not None:
-            super().print_certificate(found, is_interrupted=is_interrupted)
-            return
-        self.consoles.details.notes(found.notes[-1:])
-        self.consoles.details.print(f"not certified: the verdict rests on trust in {found.trusted}")
-
-    def no_proof(self, found: Result) -> str:
-        """Say that there is no verdict; only those have certificates."""
-        return "there is no verdict"
-
-    def written(self, found: Result, *, is_interrupted: bool) -> Iterator[str]:
-        """Write the counterexample and VNN-COMP's result file."""
-        from bnncert.report.vnncomp_files import vnncomp_result
-
-        assert isinstance(self.outputs, VerifyOutputs)
-        if is_interrupted:
-            return
-        if self.saved is not None:
-            yield self.saved.write(found.counterexample)
-        if self.outputs.witness is not None:
-            if self.query is not None:
-                found = _replayable(self.network, self.query, found)
-            write_atomically(self.outputs.witness, vnncomp_result(found))

@@ -56,7 +56,7 @@ def vnncomp(
     written = [out / "results.csv", *(out / i.name for i in chosen)]
     if certificates is not None:
         written += [certificate_path(certificates, i.name) for i in chosen]
-    refuse_clashes(written, [instances, *(p for i in chosen for p in (i.model, i.query))])
+    refuse_clashes(written, [instances, *(p for i in chosen for p in i.files)])
     _run(chosen, out, settings, again, consoles)
 
 

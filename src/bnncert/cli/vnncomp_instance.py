@@ -23,7 +23,7 @@ MARGIN, MARGIN_SHARE = 2.0, 0.05
 
 
 def vnncomp_instance(
-    onnx: Annotated[Path, typer.Argument(help="Model.")],
+    onnx: Annotated[str, typer.Argument(help="Model, or a list [('f', 'FILE'), ...] of models.")],
     vnnlib: Annotated[Path, typer.Argument(help="Query.")],
     result: Annotated[Path, typer.Argument(help="Where to write the result.")],
     timeout: Annotated[float, typer.Argument(help="Seconds of wall time for everything.")],
@@ -32,18 +32,20 @@ def vnncomp_instance(
     ] = None,
 ) -> None:
     """Answer one instance as vnncomp/run_instance.sh has to."""
-    from bnncert.extras.vnncomp.scripted_answer import plain_or_packed, run_instance
+    from bnncert.extras.vnncomp.scripted_answer import named_models, plain_or_packed, run_instance
 
     used = process_age() if started is None else max(0.0, time.time() - started)
     begin = time.monotonic() - used
-    model, query = plain_or_packed(onnx), plain_or_packed(vnnlib)
-    refuse_clashes((result,), (model, query))
+    query = plain_or_packed(vnnlib)
+    # Models of a list are relative to the benchmark, in which the queries have a folder.
+    models = named_models(onnx, query.parent.parent)
+    refuse_clashes((result,), (*(file for _, file in models), query))
     # From now on there is always a valid result file.
     write_atomically(result, "unknown\n")
     if not 0 < timeout < math.inf:
         raise InputError(f"timeout is {timeout}; expected a number of seconds > 0")
     margin = min(MARGIN, MARGIN_SHARE * timeout)
-    answer = run_instance(model, query, timeout - margin, started=begin, grace=margin / 4)
+    answer = run_instance(models, query, timeout - margin, started=begin, grace=margin / 4)
     write_atomically(result, answer.file_text)
     if answer.word == "error":
         raise BnncertError(answer.reason)
@@ -51,13 +53,13 @@ def vnncomp_instance(
 
 
 def vnncomp_prepare(
-    onnx: Annotated[Path, typer.Argument(help="Model.")],
+    onnx: Annotated[str, typer.Argument(help="Model, or a list [('f', 'FILE'), ...] of models.")],
     vnnlib: Annotated[Path, typer.Argument(help="Query.")],
 ) -> None:
     """Find out whether one instance can be answered, as vnncomp/prepare_instance.sh has to."""
-    from bnncert.extras.vnncomp.scripted_answer import plain_or_packed
-    from bnncert.model.loading import load
-    from bnncert.problem import from_vnnlib
-    from bnncert.problem.vnnlib import read_vnnlib
+    from bnncert.extras.vnncomp.executed import prepare
+    from bnncert.extras.vnncomp.scripted_answer import named_models, plain_or_packed
 
-    from_vnnlib(load(plain_or_packed(onnx)), read_vnnlib(plain_or_packed(vnnlib)))
+    query = plain_or_packed(vnnlib)
+    models = [(name, str(file)) for name, file in named_models(onnx, query.parent.parent)]
+    prepare(query, models)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from bnncert.regions import Cover, ImageUnion, InputSet
 
 
 def verify(
-    network: Network,
+    network: Network | Mapping[str, Network],
     region: InputSet | Specification,
     label: int | None = None,
     *,
@@ -42,7 +43,8 @@ def verify(
     Parameters
     ----------
     network
-        The network, from :func:`load`, :func:`from_torch` or :meth:`Network.from_arrays`.
+        The network, from :func:`load`, :func:`from_torch` or :meth:`Network.from_arrays`; for a
+        query that declares several networks, each of them by its name there.
     region
         The inputs that count: a :class:`Ball`, :class:`L0Ball`, :class:`Box` or :class:`Polytope`,
         or a shape of change: :class:`Brightness`, :class:`BrightnessSteps`, :class:`Contrast`,
@@ -122,9 +124,11 @@ def verify(
     >>> bnncert.verify(net, query, timeout=60).vnncomp_word
     'unsat'
     """
-    network = network.with_sign_zero(sign_zero)
     _check_arithmetic(arithmetic)
     effort = Effort(method, timeout, options, progress, certificate, sign_zero)
+    if isinstance(network, Mapping):
+        return _several(network, region, label, Prover(effort, [], arithmetic), announce)
+    network = network.with_sign_zero(sign_zero)
     if isinstance(region, ImageUnion):
         from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
 
@@ -232,6 +236,40 @@ def _of_query(
             f"{query.path}: a certificate is about one input region, the query has {len(problems)}"
         )
     return [replace(p, network=_executed(network, p.region, arithmetic)) for p in problems]
+
+
+def _several(
+    models: Mapping[str, Network],
+    query: InputSet | Specification,
+    label: int | None,
+    prover: Prover,
+    announce: Announce | None,
+) -> Result:
+    """Decide a query whose networks are given by name."""
+    # Imported on use, because products are only needed for several networks.
+    from bnncert.questions.several_networks import (
+        assigned_networks,
+        refuse_wrong_names,
+        verify_several,
+    )
+
+    if not isinstance(query, Specification):
+        raise InputError("networks by name are for a VNN-LIB query that declares them")
+    refuse_wrong_names(query, list(models))
+    zero = prover.effort.sign_zero
+    named = {name: network.with_sign_zero(zero) for name, network in models.items()}
+    if len(query.networks) < 2:
+        (network,) = named.values()
+        is_certified = prover.effort.certificate is not None
+        problems = _of_query(network, query, prover.arithmetic, label, is_certified)
+        return prover.decide(problems, whole=True, stated=network, query=query, announce=announce)
+    if label is not None or prover.effort.certificate is not None:
+        what = "label" if label is not None else "certificate"
+        raise InputError(f"{query.path}: a query about several networks has no {what}")
+    result = verify_several(prover, assigned_networks(query, named), query)
+    if announce is not None:
+        announce(result)
+    return result
 
 
 def _check_arithmetic(arithmetic: Arithmetic) -> None:

@@ -24,6 +24,7 @@ from bnncert.engine.verdict import Counterexample, Result
 from bnncert.errors import FormatError
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, read_text
+from bnncert.problem.vnnlib.query import DeclaredNetwork, Specification
 from bnncert.report.page.charts import decided_chart
 from bnncert.report.plain_table import plain_table
 from bnncert.report.simple_page import simple_page, simple_table, without_equal
@@ -47,12 +48,40 @@ def witness_text(counterexample: Counterexample) -> str:
     return "(" + "\n".join(lines) + ")\n"
 
 
-def vnncomp_result(result: Result) -> str:
-    """Return a VNN-COMP result file: the answer, and the witness if there is one."""
+def assignment_text(counterexample: Counterexample, networks: Sequence[DeclaredNetwork]) -> str:
+    """Return the assignment of VNN-LIB 2.0: ``X float32 [1,2]``, then a value a line, and so on."""
+    points, scores = counterexample.point.tolist(), counterexample.scores.tolist()
+    lines, inputs, outputs = [], 0, 0
+    for network in networks:
+        x, y = network.input, network.output
+        parts = (
+            (x, points[inputs : inputs + x.count]),
+            (y, scores[outputs : outputs + y.count]),
+        )
+        for tensor, values in parts:
+            is_whole = "int" in tensor.element_type
+            lines.append(
+                f"{tensor.name} {tensor.element_type} [{','.join(map(str, tensor.shape))}]"
+            )
+            lines += [str(int(v)) if is_whole else number_text(v) for v in values]
+        inputs, outputs = inputs + x.count, outputs + y.count
+    return "\n".join(lines) + "\n"
+
+
+def vnncomp_result(result: Result, query: Specification | None = None) -> str:
+    """Return a VNN-COMP result file: the answer, and the witness in the format of the query."""
     text = result.vnncomp_word + "\n"
-    if result.counterexample is not None:
-        text += witness_text(result.counterexample)
-    return text
+    found = result.counterexample
+    if found is None:
+        return text
+    if query is not None and query.networks:
+        return text + assignment_text(found, query.networks)
+    return text + witness_text(found)
+
+
+def standard_result(result: Result, query: Specification) -> str:
+    """Return what the command line of VNN-LIB 2.0 prints, which has another word for timeout."""
+    return vnncomp_result(result, query).replace("timeout\n", "timed-out\n")
 
 
 #: All answers with their colours.

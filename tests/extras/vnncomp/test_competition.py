@@ -131,6 +131,48 @@ def test_a_list_as_editors_leave_it(tmp_path: Path) -> None:
     assert [i.timeout for i in read_instances(path, 7.0)] == [7.0, 7.0]
 
 
+def test_a_row_may_list_several_networks(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    path = tmp_path / "instances.csv"
+    path.write_text(
+        "\"[('f', 'onnx/net.onnx'), ('g', 'onnx/packed.onnx')]\",vnnlib/far.vnnlib,100\n"
+    )
+    (found,) = read_instances(path)
+    assert [(name, file.name) for name, file in found.models] == [
+        ("f", "net.onnx"),
+        ("g", "packed.onnx.gz"),
+    ]
+    assert found.name == "f_g_far.txt"
+    assert [file.name for file in found.files] == ["net.onnx", "packed.onnx.gz", "far.vnnlib"]
+
+
+def test_a_proof_that_float32_could_break_is_no_answer(
+    category: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong unsat costs fifteen times what a right one is worth."""
+    instance = next(i for i in read_instances(category) if "near" in i.vnnlib)
+    request = {
+        "query": str(instance.query),
+        "models": [("", str(instance.model))],
+        "certificate": None,
+        "end": time.monotonic() + 60,
+        "method": "auto",
+        "memory": 4.0,
+    }
+    monkeypatch.setattr("gc.freeze", lambda: None)
+    first = answer_of(request)[0]
+    assert first is not None and first.status == "robust"
+
+    def verify(*arguments: Any, **keywords: Any) -> Result:
+        found = bnncert.verify(*arguments, **keywords)
+        return replace(found, status="unknown") if "arithmetic" in keywords else found
+
+    monkeypatch.setattr("bnncert.extras.vnncomp.executed.verify", verify)
+    found, _, reason, _ = answer_of(request)
+    assert found is not None and found.status == "unknown"
+    assert reason == "proved for real numbers, but not for every float32 execution"
+
+
 def test_no_two_instances_share_a_result_file(tmp_path: Path) -> None:
     write_files(tmp_path)
     (tmp_path / "vnnlib" / "far-2.vnnlib").write_text(square(0.7))
@@ -158,6 +200,8 @@ def test_no_two_instances_share_a_result_file(tmp_path: Path) -> None:
         ("onnx/net.onnx,,5\n", ":1: no such file: ''"),
         ("onnx/net.onnx,vnnlib,5\n", ":1: no such file: 'vnnlib'"),
         ('GOOD\n"onnx/net.onnx,5\n', ":2: not CSV"),
+        ("[('f' 5],vnnlib/far.vnnlib,5\n", ":1: found \"[('f' 5]\", expected a model or a list"),
+        ("[],vnnlib/far.vnnlib,5\n", ":1: found '[]', expected a model or a list"),
         ("\n\n", ": holds no instance"),
         ("", ": holds no instance"),
     ],
@@ -242,10 +286,10 @@ def test_the_witness_has_the_outputs_of_the_model_itself(tmp_path: Path) -> None
     )
     write_description(soft, tmp_path / "soft.onnx")
     (tmp_path / "far.vnnlib").write_text(square(0.6))
-    request: dict[str, Any] = {"model": tmp_path / "soft.onnx"}
+    request: dict[str, Any] = {"models": [("", tmp_path / "soft.onnx")]}
     request |= {"query": tmp_path / "far.vnnlib", "end": time.monotonic() + 60}
     request |= {"method": "auto", "memory": 1.0, "certificate": None}
-    result, reason, _ = answer_of(request)
+    result, _, reason, _ = answer_of(request)
     assert result is not None and (result.status, reason) == ("not_robust", "")
     (tmp_path / "result.txt").write_text(CompetitionAnswer("sat", result).file_text)
     found = parse_result(tmp_path / "result.txt")
@@ -269,10 +313,10 @@ def test_a_counterexample_that_onnxruntime_does_not_see_is_no_sat(
     specification = bnncert.read_vnnlib(tmp_path / "far.vnnlib")
     result = bnncert.verify(network, specification)
     assert result.status == "not_robust"
-    kept = as_executed(network, specification, result)
+    kept = as_executed([network], specification, result)
     assert kept is not None and kept.status == "not_robust"
     monkeypatch.setattr("bnncert.engine.replay.OnnxRuntime.of", lambda network: Rounding())
-    assert as_executed(network, specification, result) is None
+    assert as_executed([network], specification, result) is None
 
 
 def test_a_model_of_the_competition(tmp_path: Path) -> None:
@@ -423,7 +467,7 @@ def test_a_crash_is_an_error_with_a_reason(
 
 @posix
 def test_half_an_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = pickle.dumps((Result("robust", (), 0.0, "auto"), "", "interval"))
+    whole = pickle.dumps((Result("robust", (), 0.0, "auto"), None, "", "interval"))
     child = "import os; os.write(1, {!r})"
     assert ask(child.format(whole), monkeypatch).word == "unsat"
     assert ask(child.format(whole[:-3]), monkeypatch).word == "error"

@@ -71,7 +71,7 @@ def test_a_witness_is_inside_and_away_from_ties(tmp_path: Path) -> None:
     specification = bnncert.read_vnnlib(tmp_path / "query.vnnlib")
     result = bnncert.verify(loaded, specification)
     assert result.status == "not_robust"
-    executed = as_executed(loaded, specification, result)
+    executed = as_executed([loaded], specification, result)
     assert executed is not None and executed.counterexample is not None
     point = executed.counterexample.point
     box = specification.disjuncts[0]

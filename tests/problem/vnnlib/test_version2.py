@@ -653,6 +653,50 @@ def test_wide_types_take_any_number(name: str) -> None:
     assert spec.holds(fractions("1/3"), fractions(0, 0))
 
 
+# --- several networks -----------------------------------------------------------------------
+
+
+def test_elements_of_a_second_network_come_after_those_of_the_first() -> None:
+    text = VERSION + network("X real [1,2]", "Y real [2]")
+    text += network("Z real [1,2]", "W real [2]", before="(isomorphic-to f)").replace(
+        " f (", " g ("
+    )
+    spec = parse_vnnlib(
+        text + "(assert (>= X[0,0] 0.0)) (assert (<= X[0,0] 1.0)) (assert (== X[0,1] 2.0))"
+        "(assert (== Z[0,0] X[0,0])) (assert (== (+ Z[0,1] X[0,1] Z[0,0]) 3.0))"
+        "(assert (> Y[1] W[0]))"
+    )
+    assert (spec.input_count, spec.output_count) == (4, 4)
+    assert [(n.name, n.equal_to, n.isomorphic_to) for n in spec.networks] == [
+        ("f", None, None),
+        ("g", None, "f"),
+    ]
+    assert (spec.networks[1].input.name, spec.networks[1].input.shape) == ("Z", (1, 2))
+    (disjunct,) = spec.disjuncts
+    # The bounds of Z follow from the equations.
+    assert disjunct.lower == fractions(0, 2, 0, 0)
+    assert disjunct.upper == fractions(1, 2, 1, 1)
+    (output,) = disjunct.output_constraints
+    assert output.outputs == ((1, Fraction(-1)), (2, Fraction(1)))
+    assert spec.holds(fractions("0.5", 2, "0.5", "0.5"), fractions(0, 2, 1, 0))
+    assert not spec.holds(fractions("0.5", 2, "0.25", "0.75"), fractions(0, 2, 1, 0))
+
+
+def test_bounds_that_exclude_each_other_through_an_equation() -> None:
+    spec = query("(>= X[0] 2.0)", "(<= X[0] 3.0)", "(== X[1] (* 2.0 X[0]))", "(<= X[1] 1.0)")
+    assert spec.disjuncts == ()
+
+
+def test_one_network_is_not_enough_for_a_query_about_two() -> None:
+    text = (
+        VERSION + network() + network("Z Real [2]", "W Real [2]").replace("network f", "network g")
+    )
+    spec = parse_vnnlib(text + "(assert (<= 2.0 1.0))", "q.vnnlib")
+    words = "verify q.vnnlib --network f=FILE --network g=FILE"
+    with pytest.raises(InputError, match=re.escape(words)):
+        from_vnnlib(DIAMOND.build(), spec)
+
+
 # --- errors ---------------------------------------------------------------------------------
 
 HEAD = VERSION + network("X float32 [2,2]", "Y float32 [2]")  # lines 1 to 4
@@ -672,7 +716,19 @@ REFUSED = {
     "a later version": ("\n" + VERSION.replace("2.0", "2.1"), 2, "version <2.1>, expected <2.0>"),
     "version 3": (VERSION.replace("2.0", "3.0"), 1, "version <3.0>"),
     "no number as version": ("(vnnlib-version two)", 1, "'two'"),
-    "two networks": (HEAD + OTHER + BOX, 5, "a second declare-network"),
+    "no bounds of a second network": (HEAD + OTHER + BOX, 6, "A[0] without lower bound"),
+    "types of two networks": (
+        HEAD + OTHER.replace("A float32", "A float16") + BOX,
+        6,
+        "inputs of types float32 and float16",
+    ),
+    "two inputs of a second network": (
+        HEAD
+        + OTHER.replace("A float32 [1])", "A float32 [1])\n(declare-input C float32 [1])")
+        + BOX,
+        7,
+        "a second declare-input",
+    ),
     "an equal network": (HEAD + OTHER.replace("network g", "network g (equal-to f)") + BOX, 5, ""),
     "an isomorphic network": (
         HEAD + OTHER.replace("network g", "network g (isomorphic-to f)") + BOX,
@@ -687,7 +743,7 @@ REFUSED = {
     "a hidden tensor": (
         VERSION + network(hidden='(declare-hidden Z Real [3] "z")\n') + "(assert (<= X[0] 1.0))",
         4,
-        "declare-hidden, expected one network with one input and one output",
+        "declare-hidden, expected networks with one input and one output",
     ),
     "two inputs": (
         VERSION + network("X Real [2])\n(declare-input W Real [2]") + "(assert (<= X[0] 1.0))",

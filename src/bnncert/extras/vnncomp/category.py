@@ -17,7 +17,7 @@ from typing import TypeAlias
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import REGISTRY, Options
 from bnncert.errors import FormatError, InputError
-from bnncert.extras.vnncomp.scripted_answer import plain_or_packed, run_instance
+from bnncert.extras.vnncomp.scripted_answer import listed_networks, plain_or_packed, run_instance
 from bnncert.model.formats.atomic import make_folder, write_atomically
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, check_regular, read_text
 from bnncert.report.vnncomp_files import Line, ResultsTable
@@ -34,11 +34,21 @@ class CategoryInstance:
     onnx: str
     vnnlib: str
     timeout: float
-    #: The existing files, possibly gzipped.
-    model: Path
+    #: The existing files, possibly gzipped; a model has a name if the row lists several.
+    models: tuple[tuple[str, Path], ...]
     query: Path
     #: Name of the result file; no two instances of a category share one.
     name: str
+
+    @property
+    def model(self) -> Path:
+        """The model, or the first one."""
+        return self.models[0][1]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that the instance reads."""
+        return (*(path for _, path in self.models), self.query)
 
 
 def read_instances(path: Path, timeout: float | None = None) -> tuple[CategoryInstance, ...]:
@@ -70,7 +80,7 @@ def read_instances(path: Path, timeout: float | None = None) -> tuple[CategoryIn
                 onnx=onnx,
                 vnnlib=vnnlib,
                 timeout=_limit(limit, f"{path}:{line}") if timeout is None else timeout,
-                model=_existing(path.parent, onnx, f"{path}:{line}"),
+                models=_models(path.parent, onnx, f"{path}:{line}"),
                 query=_existing(path.parent, vnnlib, f"{path}:{line}"),
                 name=_result_name(onnx, vnnlib, names),
             )
@@ -90,6 +100,15 @@ def _limit(text: str, where: str) -> float:
     return limit
 
 
+def _models(folder: Path, text: str, where: str) -> tuple[tuple[str, Path], ...]:
+    """Find the models of a row, which names one file or lists several with their networks."""
+    try:
+        named = listed_networks(text)
+    except FormatError as error:
+        raise FormatError(f"{where}: {error}") from error
+    return tuple((name, _existing(folder, file, where)) for name, file in named)
+
+
 def _existing(folder: Path, text: str, where: str) -> Path:
     try:
         found = plain_or_packed(folder / text) if text else folder
@@ -104,7 +123,8 @@ def _existing(folder: Path, text: str, where: str) -> Path:
 
 def _result_name(onnx: str, vnnlib: str, taken: dict[str, int]) -> str:
     """Return MODEL_QUERY.txt, with a number if the name is already taken."""
-    parts = [Path(text.removesuffix(".gz")).stem for text in (onnx, vnnlib)]
+    names = "_".join(name for name, _ in listed_networks(onnx))
+    parts = [Path(text.removesuffix(".gz")).stem for text in (names or onnx, vnnlib)]
     plain = "_".join(parts)
     name, number = plain, 1
     # Compared without case, for file systems that do the same.
@@ -190,7 +210,7 @@ def _answered(questions: Sequence[Line], out: Path, settings: CategorySettings) 
 def _questions(instances: Sequence[CategoryInstance], settings: CategorySettings) -> list[Line]:
     """Return the rows without answers."""
     hashes: dict[Path, str] = {}
-    for path in [path for i in instances for path in (i.model, i.query)]:
+    for path in [path for i in instances for path in i.files]:
         if path not in hashes:
             check_regular(path)
             try:
@@ -200,10 +220,15 @@ def _questions(instances: Sequence[CategoryInstance], settings: CategorySettings
     return [
         Line(
             *(i.category, i.onnx, i.vnnlib, i.timeout, settings.method, i.name),
-            *(hashes[i.model], hashes[i.query]),
+            *(_joined([hashes[path] for _, path in i.models]), hashes[i.query]),
         )
         for i in instances
     ]
+
+
+def _joined(hashes: Sequence[str]) -> str:
+    """Return the hash of one model, or one for all models of an instance in order."""
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def _is_answer(line: Line, question: Line, out: Path, settings: CategorySettings) -> bool:
@@ -232,7 +257,7 @@ def _run_and_write(
         _remove(path)
     _remove(out / instance.name)
     answer = run_instance(
-        instance.model,
+        instance.models,
         instance.query,
         instance.timeout,
         method=settings.method,

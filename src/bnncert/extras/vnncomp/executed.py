@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,21 @@ from bnncert.arrays import FloatArray
 from bnncert.engine.methods import Options
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.verdict import Counterexample, Result
+from bnncert.errors import InputError
+from bnncert.model.formats.atomic import file_identity
 from bnncert.model.layers import ThresholdLayer
 from bnncert.model.loading import load
 from bnncert.model.network import Network
 from bnncert.problem import from_vnnlib
 from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.problem.vnnlib.query import Specification
+from bnncert.questions.prover import LEAST_SECONDS
+from bnncert.questions.several_networks import (
+    assigned_networks,
+    executed_outputs,
+    refuse_unsupported,
+    refuse_wrong_names,
+)
 from bnncert.questions.verify import verify
 from bnncert.regions import Region
 
@@ -44,20 +54,27 @@ TINY = 1e-300
 CORRECTIONS = 30
 
 
-def as_executed(network: Network, specification: Specification, result: Result) -> Result | None:
-    """Return the result with the outputs of the model file itself, including softmax.
+def as_executed(
+    networks: Sequence[Network], specification: Specification, result: Result
+) -> Result | None:
+    """Return the result with the outputs of the model files themselves, including softmax.
 
-    The competition runs the model on the witness and expects these numbers.  None if they do not
+    The competition runs the models on the witness and expects these numbers.  None if they do not
     satisfy the query: float32 rounding may change the class at an exact counterexample.
     """
     found = result.counterexample
     assert found is not None
-    runtime = OnnxRuntime.of(network) if "onnxruntime" in found.replayed_in else None
-    found = _settled(network, specification, found, runtime)
-    if runtime is None:
-        outputs = _softmax(found.scores) if network.output_transform == "softmax" else found.scores
-        return replace(result, counterexample=replace(found, scores=outputs))
-    outputs = runtime.scores(found.point)
+    is_run = "onnxruntime" in found.replayed_in
+    runtimes = [OnnxRuntime.of(network) if is_run else None for network in networks]
+    if len(networks) == 1:
+        found = _settled(networks[0], specification, found, runtimes[0])
+    ends = np.cumsum([network.inputs for network in networks])
+    outputs = executed_outputs(runtimes, np.split(found.point, ends[:-1]))
+    if outputs is None:
+        classes = np.cumsum([network.classes for network in networks])
+        parts = zip(networks, np.split(found.scores, classes[:-1]), strict=True)
+        scores = [_softmax(s) if n.output_transform == "softmax" else s for n, s in parts]
+        return replace(result, counterexample=replace(found, scores=np.concatenate(scores)))
     if not np.all(np.isfinite(outputs)) or not specification.holds(
         [Fraction(v) for v in found.point.tolist()], [Fraction(v) for v in outputs.tolist()]
     ):
@@ -140,35 +157,83 @@ def _softmax(scores: FloatArray) -> FloatArray:
     return np.asarray(shifted / shifted.sum(), dtype=np.float64)
 
 
-def answer(request: dict[str, Any]) -> tuple[Result | None, str, str]:
-    """Return the result of a request of `run_instance`, a reason, and the stage that decided."""
-    network = load(request["model"])
+def answer(request: dict[str, Any]) -> tuple[Result | None, Specification | None, str, str]:
+    """Return the result of a request of `run_instance`, its query, a reason, and the stage."""
     specification = read_vnnlib(request["query"])
+    models = _loaded(specification, request["models"])
+    networks = assigned_networks(specification, models)
     certificate = request["certificate"]
     reason = ""
-    if certificate is not None and len(from_vnnlib(network, specification)) != 1:
-        certificate, reason = None, "no certificate: the query has several input regions"
+    if certificate is not None:
+        is_one = len(networks) == 1 and len(from_vnnlib(networks[0], specification)) == 1
+        if not is_one:
+            what = "input regions" if len(networks) == 1 else "networks"
+            certificate, reason = None, f"no certificate: the query has several {what}"
     # Loaded objects stay until the end, so garbage collection ignores them.
     gc.freeze()
     gc.enable()
-    left = request["end"] - time.monotonic()
-    if left <= 0:
-        method = request["method"]
-        return Result("timeout", (), 0.0, method), "loading took all the time", ""
-    result = verify(
-        network,
-        specification,
-        method=request["method"],
-        timeout=left,
-        options=Options(processes=0, memory=request["memory"]),
-        certificate=certificate,
-    )
+    method = request["method"]
+    if request["end"] <= time.monotonic():
+        return Result("timeout", (), 0.0, method), None, "loading took all the time", ""
+    options = Options(processes=0, memory=request["memory"])
+
+    def asked(**how: Any) -> Result:
+        left = max(request["end"] - time.monotonic(), LEAST_SECONDS)
+        how = {"method": method, "timeout": left, "options": options, **how}
+        return verify(models, specification, **how)
+
+    result = asked(certificate=certificate)
     if result.trusted is not None:
         reason = f"not certified: rests on trust in {result.trusted}"
+    if result.status == "robust" and _is_about_floats(specification):
+        # onnxruntime decides about the witnesses of others, and a wrong answer costs the most.
+        executed = asked(arithmetic="float32")
+        if executed.status != "robust":
+            undecided = replace(result, status=executed.status, certificate=None)
+            reason = "proved for real numbers, but not for every float32 execution"
+            return replace(undecided, counterexample=None), None, reason, ""
     if result.counterexample is not None:
-        executed = as_executed(network, specification, result)
-        if executed is None:
+        confirmed = as_executed(networks, specification, result)
+        if confirmed is None:
             undecided = replace(result, status="unknown", counterexample=None)
-            return undecided, "the counterexample is lost by rounding in onnxruntime", ""
-        result = executed
-    return result, reason, result.deciding_stage
+            return undecided, None, "the counterexample is lost by rounding in onnxruntime", ""
+        result = confirmed
+    return result, specification, reason, result.deciding_stage
+
+
+def _is_about_floats(query: Specification) -> bool:
+    """Whether the answer is about executions; type `real` of VNN-LIB 2.0 asks for real numbers."""
+    return not any(network.input.element_type == "real" for network in query.networks)
+
+
+def _loaded(query: Specification, models: Sequence[Sequence[str]]) -> dict[str, Network]:
+    """Load the models by the names of their networks.
+
+    A list of instances also names the model of a network that is equal to another one.
+    """
+    files = {name: Path(path) for name, path in models}
+    needed = [n for n in query.networks if n.equal_to is None]
+    if list(files) == [""]:
+        name = needed[0].name if needed else "f"
+        files = {name: files[""]}
+    for network in query.networks:
+        same = files.get(network.equal_to or "")
+        if same is not None and network.name in files:
+            if file_identity(files[network.name]) != file_identity(same):
+                raise InputError(
+                    f"{query.path}: network {network.name} is declared equal to "
+                    f"{network.equal_to}, but has the model {files[network.name]} and not {same}"
+                )
+            del files[network.name]
+    refuse_wrong_names(query, list(files))
+    return {name: load(path) for name, path in files.items()}
+
+
+def prepare(query: Path, models: Sequence[Sequence[str]]) -> None:
+    """Raise if an instance cannot be answered."""
+    specification = read_vnnlib(query)
+    networks = assigned_networks(specification, _loaded(specification, models))
+    if len(networks) == 1:
+        from_vnnlib(networks[0], specification)
+    else:
+        refuse_unsupported(networks, specification)

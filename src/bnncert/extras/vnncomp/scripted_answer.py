@@ -9,6 +9,7 @@ rest on use.
 
 from __future__ import annotations
 
+import ast
 import gc
 import json
 import os
@@ -19,16 +20,18 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from bnncert.deadline import Deadline
 from bnncert.engine.processes import answer_on_stdout, call_command, exit_after
-from bnncert.errors import LONGEST_MESSAGE, failure_text
+from bnncert.errors import LONGEST_MESSAGE, FormatError, failure_text
 
 if TYPE_CHECKING:
     from bnncert.engine.verdict import Result
+    from bnncert.problem.vnnlib.query import Specification
 
 #: Seconds after the time limit at which a process that has not answered is killed.
 GRACE = 1.0
@@ -42,6 +45,8 @@ class CompetitionAnswer:
     word: str
     #: The complete result; None after an error and after a process was stopped at the limit.
     result: Result | None = None
+    #: The query, whose version has its own format of witnesses.
+    query: Specification | None = None
     #: Why there is no verdict, if known.
     reason: str = ""
     #: Wall time of starting the process, loading and verifying.
@@ -58,7 +63,7 @@ class CompetitionAnswer:
         if self.result is not None:
             from bnncert.report.vnncomp_files import vnncomp_result
 
-            return vnncomp_result(self.result)
+            return vnncomp_result(self.result, self.query)
         return ("timeout" if self.word == "timeout" else "unknown") + "\n"
 
 
@@ -68,8 +73,35 @@ def plain_or_packed(path: Path) -> Path:
     return packed if not path.exists() and packed.exists() else path
 
 
+def listed_networks(text: str) -> list[tuple[str, str]]:
+    """Read the networks of an instance: a file, or a list ``[('f', 'FILE'), ('g', 'FILE')]``.
+
+    A single file has no name.
+    """
+    if not text.lstrip().startswith("["):
+        return [("", text)]
+    try:
+        found = [(str(name), str(file)) for name, file in ast.literal_eval(text.strip())]
+    except (SyntaxError, ValueError, TypeError):
+        found = []
+    if not found:
+        example = "[('f', 'FILE'), ('g', 'FILE')]"
+        raise FormatError(f"found {text!r}, expected a model or a list of models as {example}")
+    return found
+
+
+def named_models(text: str, folder: Path) -> tuple[tuple[str, Path], ...]:
+    """Find the models of an instance; those that are not there are looked for in `folder`."""
+    return tuple((name, _found(Path(file), folder)) for name, file in listed_networks(text))
+
+
+def _found(file: Path, folder: Path) -> Path:
+    here, there = plain_or_packed(file), plain_or_packed(folder / file)
+    return there if there.exists() and not here.exists() else here
+
+
 def run_instance(
-    model: Path,
+    models: Path | Sequence[tuple[str, Path]],
     query: Path,
     timeout: float,
     *,
@@ -81,13 +113,15 @@ def run_instance(
 ) -> CompetitionAnswer:
     """Answer one query in a process of its own, which has ended when this returns.
 
+    `models` are the files by the names of their networks, or the file of a single one.
     `timeout` is in seconds, for loading and verifying, and counts from `started`, a reading of
     `time.monotonic` (default: now); a process without an answer is killed `grace` seconds later.
     """
     Deadline(timeout)
+    named = [("", models)] if isinstance(models, Path) else models
     begin = time.monotonic() if started is None else started
     request = {
-        "model": str(model),
+        "models": [(name, str(file)) for name, file in named],
         "query": str(query),
         "end": begin + timeout,
         "method": method,
@@ -98,15 +132,15 @@ def run_instance(
         ended = _run(json.dumps(request), begin + timeout + grace, complaints)
         seconds = time.monotonic() - begin
         try:
-            result, reason, stage = pickle.loads(ended.content)
+            result, stated, reason, stage = pickle.loads(ended.content)
         except (pickle.UnpicklingError, EOFError, ValueError, TypeError):
             # The answer is missing or incomplete.
             word, reason = "timeout", "stopped at the limit"
             if not ended.late:
                 word, reason = "error", _death(ended.code, complaints)
-            return CompetitionAnswer(word, None, reason, seconds, "", ended.memory)
+            return CompetitionAnswer(word, None, None, reason, seconds, "", ended.memory)
     word = "error" if result is None else result.vnncomp_word
-    return CompetitionAnswer(word, result, reason, seconds, stage, ended.memory)
+    return CompetitionAnswer(word, result, stated, reason, seconds, stage, ended.memory)
 
 
 class _Ended(NamedTuple):
@@ -191,11 +225,11 @@ def answer_request(text: str) -> None:
     answer_on_stdout(lambda: _attempt(json.loads(text)))
 
 
-def _attempt(request: dict[str, Any]) -> tuple[Result | None, str, str]:
+def _attempt(request: dict[str, Any]) -> tuple[Result | None, Specification | None, str, str]:
     """Answer a request; any exception becomes the answer `error`."""
     try:
         from bnncert.extras.vnncomp.executed import answer
 
         return answer(request)
     except Exception as error:
-        return None, failure_text(error)[:LONGEST_MESSAGE], ""
+        return None, None, failure_text(error)[:LONGEST_MESSAGE], ""

@@ -105,6 +105,7 @@ def product_network(
     box: tuple[FloatArray, FloatArray] | None = None,
     copies: bool = False,
     alike: bool = False,
+    enclosed_apart: bool = False,
 ) -> Product:
     """Return the product of two networks.
 
@@ -126,6 +127,9 @@ def product_network(
         ties are independent, so that more than the scores of both copies occurs.)
     alike
         Whether neurons that both networks have decide their ties alike, if sign(0) may be either.
+    enclosed_apart
+        Whether a neuron with an enclosed threshold is never one with another (except its own copy):
+        inside the enclosure, signs of neurons with equal enclosures may differ.
 
     Raises
     ------
@@ -160,7 +164,8 @@ def product_network(
             before = zip((first, second), layers[-1].places, strict=True)
             sides = [_next(net, number, places, width) for net, places in before]
         ties: Ties = "copies" if copies else "alike" if alike else "own"
-        layers.append(_unite(sides, ties, apart=number == last and not exact))
+        apart = number == last and not exact
+        layers.append(_unite(sides, ties, apart=apart, enclosed_apart=enclosed_apart))
         if copies and number:
             layers[-2:] = _with_choices(layers[-2], layers[-1], sides)
         width = layers[-1].size
@@ -229,18 +234,23 @@ def _stacked(parts: Sequence[Any]) -> Any:
     return vstack([part.astype(kind) for part in parts], format="csr")
 
 
-def _unite(sides: Sequence[CanonicalNeurons], ties: Ties, *, apart: bool) -> _United:
+def _unite(
+    sides: Sequence[CanonicalNeurons], ties: Ties, *, apart: bool, enclosed_apart: bool
+) -> _United:
     """Give every neuron its place; neurons with the same key have the same place.
 
     With `apart`, neurons of one network have different places, and none is constant.  With "copies"
-    a neuron that has ties or an enclosed threshold is equal to the one with the same number only.
+    a neuron that has ties or an enclosed threshold is equal to the one with the same number only,
+    and with `enclosed_apart` one with an enclosed threshold to no other.
     """
     known: dict[Hashable, int] = {}
     count = 0
     chosen: list[IntArray] = []
     places: list[Places] = []
     for side in sides:
-        if places and side.equals(sides[0]) and (ties != "own" or not side.tied.any()):
+        is_own = ties == "own" and side.tied.any()
+        is_own = is_own or (enclosed_apart and ties != "copies" and np.any(side.low != side.high))
+        if places and not is_own and side.equals(sides[0]):
             # Large layers that both networks have are not looked up neuron by neuron again.
             chosen.append(np.zeros(0, dtype=np.int64))
             places.append(places[0])
@@ -255,6 +265,8 @@ def _unite(sides: Sequence[CanonicalNeurons], ties: Ties, *, apart: bool) -> _Un
             if ties == "copies" and (tied or side.low[j] != side.high[j]):
                 # Of two copies with opposite sums, ties do not have opposite signs.
                 key = key, j, int(side.sign[j])
+            elif enclosed_apart and side.low[j] != side.high[j]:
+                key = key, j, len(places)
             elif ties == "own" and tied:
                 key = key, len(places)
             if apart or tied:

@@ -125,26 +125,18 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
     [Box([-1, 1], 1 of the inputs can change, 1 inputs)]
     """
     where = specification.path
-    if specification.input_count != network.inputs:
-        raise InputError(
-            f"{where}: declares {specification.input_count} inputs, the network has "
-            f"{network.inputs}"
+    if len(specification.networks) > 1:
+        named = " ".join(
+            f"--network {n.name}=FILE" for n in specification.networks if not n.equal_to
         )
-    if network.output_transform == "argmax":
-        raise InputError(f"{where}: the network ends in ArgMax, so its scores cannot be queried")
-    if specification.output_count != network.classes:
         raise InputError(
-            f"{where}: declares {specification.output_count} outputs, the network has "
-            f"{network.classes}"
+            f"{where}: declares {len(specification.networks)} networks, which are given by their "
+            f"names: bnncert verify {where} {named}"
         )
+    counts = specification.input_count, specification.output_count
+    refuse_unfit(where, *counts, network, specification)
     integers = specification.number_format
-    if not isinstance(integers, IntegerFormat):
-        integers = None
-    elif network.kind == "onnx":
-        raise InputError(
-            f"{where}: declares inputs of type {integers.name}, but those of the ONNX model are "
-            "floats; VNN-LIB 2.0 asks for the type of the model"
-        )
+    integers = integers if isinstance(integers, IntegerFormat) else None
     groups: dict[tuple[Any, ...], list[tuple[int, Disjunct]]] = {}
     for number, disjunct in enumerate(specification.disjuncts):
         # Equal boxes are the same objects, so comparing identities is enough.
@@ -162,6 +154,24 @@ def from_vnnlib(network: Network, specification: Specification) -> tuple[Problem
         targets = tuple(_vnnlib_target(network, d, n, where) for n, d in members)
         problems.append(Problem(network, region, targets))
     return tuple(problems)
+
+
+def refuse_unfit(
+    where: str, inputs: int, outputs: int, network: Network, specification: Specification
+) -> None:
+    """Raise if a network does not have the declared inputs and outputs; `where` names it."""
+    if inputs != network.inputs:
+        raise InputError(f"{where}: declares {inputs} inputs, the network has {network.inputs}")
+    if network.output_transform == "argmax":
+        raise InputError(f"{where}: the network ends in ArgMax, so its scores cannot be queried")
+    if outputs != network.classes:
+        raise InputError(f"{where}: declares {outputs} outputs, the network has {network.classes}")
+    integers = specification.number_format
+    if isinstance(integers, IntegerFormat) and network.kind == "onnx":
+        raise InputError(
+            f"{where}: declares inputs of type {integers.name}, but those of the ONNX model are "
+            "floats; VNN-LIB 2.0 asks for the type of the model"
+        )
 
 
 def _vnnlib_region(disjunct: Disjunct, integers: IntegerFormat | None) -> Region:
@@ -217,7 +227,7 @@ def _vnnlib_target(network: Network, disjunct: Disjunct, number: int, where: str
     for constraint in disjunct.output_constraints:
         weights = {j: c for j, c in constraint.outputs if c}
         if network.output_transform == "softmax":
-            _check_monotone(constraint, where)
+            refuse_values(constraint, where)
         try:
             objectives.append(
                 score_objective(
@@ -237,7 +247,7 @@ def _vnnlib_target(network: Network, disjunct: Disjunct, number: int, where: str
     return Target(f"disjunct {number}", tuple(objectives), rival)
 
 
-def _check_monotone(constraint: LinearConstraint, where: str) -> None:
+def refuse_values(constraint: LinearConstraint, where: str) -> None:
     """Raise if a constraint depends on more than the order of scores, which Softmax preserves."""
     coefficients = [c for _, c in constraint.outputs if c]
     if constraint.constant or sum(coefficients) or len(coefficients) > 2:

@@ -215,6 +215,36 @@ def _tighten(box: _Box, block: Block) -> _Box:
     return _Box(lower, upper, empty)
 
 
+def _with_implied_bounds(box: _Box, constraints: Sequence[LinearConstraint]) -> _Box:
+    """Add bounds that linear constraints imply for inputs without their own, as X = Z does for Z.
+
+    From ``sum_k a_k X_k + c <= 0`` follows ``a_i X_i <= -c - sum_k min a_k X_k`` over the others.
+    """
+    lower, upper = list(box.lower), list(box.upper)
+    waiting, changed = list(constraints), True
+    while waiting and changed:
+        changed, later = False, []
+        for constraint in waiting:
+            least = [(i, a, lower[i] if a > 0 else upper[i]) for i, a in constraint.inputs]
+            unknown = [i for i, _, bound in least if bound is None]
+            if unknown:
+                later.append(constraint)
+            if len(unknown) > 1:
+                continue
+            known = sum((a * bound for _, a, bound in least if bound is not None), ZERO)
+            for i, a, bound in least:
+                side = upper if a > 0 else lower
+                if side[i] is None and unknown in ([], [i]):
+                    others = known if bound is None else known - a * bound
+                    side[i], changed = (-constraint.constant - others) / a, True
+        waiting = later
+    empty = any(
+        low is not None and high is not None and low > high
+        for low, high in zip(lower, upper, strict=True)
+    )
+    return _Box(tuple(lower), tuple(upper), empty)
+
+
 _Side: TypeAlias = tuple[Fraction, ...]
 
 
@@ -334,7 +364,12 @@ class DisjunctiveForm:
                     found, "bounds of single inputs (both is unsupported)", inputs[0].line
                 )
             # Cylinders are compared by identity: one comparison makes one object.
-            name = (key, *map(id, cylinders))
+            name: tuple[object, ...] = (key, *map(id, cylinders))
+            if inputs and (None in box.lower or None in box.upper):
+                box = _with_implied_bounds(box, inputs)
+                name = (*name, inputs)
+                if box.empty:
+                    continue
             if name not in shapes:
                 shapes[name] = self.shape(box, cylinders, number)
                 if cylinders:

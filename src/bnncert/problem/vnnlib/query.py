@@ -144,6 +144,32 @@ class IntegerFormat:
 
 
 @dataclass(frozen=True)
+class DeclaredTensor:
+    """The input or output of a network as the query declares it."""
+
+    name: str
+    element_type: str
+    shape: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of its elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class DeclaredNetwork:
+    """A network of a VNN-LIB 2.0 query, which has one input and one output."""
+
+    name: str
+    input: DeclaredTensor
+    output: DeclaredTensor
+    #: The earlier network that is this one as well, and the one of the same architecture.
+    equal_to: str | None = None
+    isomorphic_to: str | None = None
+
+
+@dataclass(frozen=True)
 class Specification:
     """A VNN-LIB query, which asks for an input whose output satisfies every assertion.
 
@@ -161,6 +187,9 @@ class Specification:
     number_format : NumberFormat, IntegerFormat or None
         The declared type of the inputs if it is narrower than float32, or an integer type (VNN-LIB
         2.0): `holds` accepts only numbers of this type. The disjuncts do not depend on it.
+    networks : tuple of DeclaredNetwork
+        The networks that a VNN-LIB 2.0 query declares; none in version 1.0. Inputs and outputs of
+        several networks are numbered in the order of their declaration.
     """
 
     path: str
@@ -169,6 +198,7 @@ class Specification:
     disjuncts: tuple[Disjunct, ...]
     program: tuple[Instruction, ...] = field(repr=False)
     number_format: NumberFormat | IntegerFormat | None = None
+    networks: tuple[DeclaredNetwork, ...] = ()
 
     def holds(self, inputs: Sequence[Fraction], outputs: Sequence[Fraction]) -> bool:
         """Evaluate the assertions of the text exactly; strict inequalities are strict here.

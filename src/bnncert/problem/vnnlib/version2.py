@@ -1,11 +1,11 @@
 """VNN-LIB 2.0: the package `vnnlib` parses the text, and this module interprets the tree.
 
-A query of version 2.0 declares a network with tensors of any name and shape and asserts polynomial
+A query of version 2.0 declares networks with tensors of any name and shape and asserts polynomial
 (in)equalities over their elements. The result is a
 :class:`~bnncert.problem.vnnlib.query.Specification`: elements are numbered in row-major order,
-numbers are read from their digits and not from the floats of the parser, and the only polynomial
-that is not linear is a Euclidean ball of inputs, ``sum_i (x_i - c_i)^2 <= r^2`` in any arrangement
-of its terms.
+those of a later network after those of the earlier ones, numbers are read from their digits and not
+from the floats of the parser, and the only polynomial that is not linear is a Euclidean ball of
+inputs, ``sum_i (x_i - c_i)^2 <= r^2`` in any arrangement of its terms.
 
 The package trusts its input in places: it recurses on nested parentheses, stops at a NUL byte,
 truncates the index 1.5 to 1 and accepts -1 as an index. The text is checked for all of these first.
@@ -38,6 +38,8 @@ from bnncert.problem.vnnlib.disjunctive_form import (
     variable,
 )
 from bnncert.problem.vnnlib.query import (
+    DeclaredNetwork,
+    DeclaredTensor,
     Instruction,
     IntegerFormat,
     NumberFormat,
@@ -232,14 +234,22 @@ class _Value(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """The declared input or output."""
+    """The declared input or output of a network, and the number of its first element."""
 
+    letter: str
     name: str
     shape: tuple[int, ...]
     line: int
+    start: int
+
+    @property
+    def end(self) -> int:
+        """The number after that of the last element."""
+        return self.start + math.prod(self.shape)
 
     def element(self, index: int) -> str:
-        """Write the element with this flat index, for messages."""
+        """Write the element with this number, for messages."""
+        index -= self.start
         indices: list[str] = []
         for size in reversed(self.shape):
             index, rest = divmod(index, size)
@@ -256,7 +266,6 @@ class _TreeReader:
         self.lines = lines
         self.disjunctive = DisjunctiveForm(path, self.place)
         self.tensors: dict[str, _Tensor] = {}
-        self.letters: dict[str, str] = {}
         self.leaves: dict[tuple[str, int], tuple[Quadratic, Instruction]] = {}
         self.program: list[Instruction] = []
         self.values: list[_Value] = []
@@ -284,55 +293,76 @@ class _TreeReader:
         return error_at(self.path, line, found, expected)
 
     def place(self, letter: str, index: int) -> tuple[str, int]:
-        tensor = self.tensors[letter]
+        tensor = next(t for t in self.of(letter) if index < t.end)
         return tensor.element(index), tensor.line
 
+    def of(self, letter: str) -> list[_Tensor]:
+        """List the inputs or outputs of all networks, in the order of their numbers."""
+        return [tensor for tensor in self.tensors.values() if tensor.letter == letter]
+
     def specification(self, query: Any) -> Specification:
-        number_format = self.declare(query.networks)
+        networks = tuple(self.declare(network) for network in query.networks)
+        number_format = self.input_format(networks)
         assertions = []
         for assertion in query.assertions:
             self.walk(assertion.expr)
             self.program.append(Instruction("assert", 1))
             assertions.append(self.formulas.pop()[0])
         last = self.lines.line
-        inputs, outputs = (math.prod(self.tensors[letter].shape) for letter in "XY")
+        inputs, outputs = (self.of(letter)[-1].end for letter in "XY")
         formula = self.disjunctive.conjoin(assertions, last)
         disjuncts = self.disjunctive.disjuncts(formula, inputs, last)
         return Specification(
-            self.path, inputs, outputs, disjuncts, tuple(self.program), number_format
+            self.path, inputs, outputs, disjuncts, tuple(self.program), number_format, networks
         )
 
-    def declare(self, networks: Sequence[Any]) -> NumberFormat | IntegerFormat | None:
-        """Read the declarations; return the type of the inputs if it does not contain float32."""
-        expected = "one network with one input and one output (more is unsupported)"
-        if len(networks) != 1:
-            line = self.lines.line_of("declare-network", 1)
-            raise self.error("a second declare-network", expected, line)
-        (network,) = networks
-        if network.equal_to or network.isometric_to:
-            line = self.lines.line_of("declare-network")
-            raise self.error("a network declared equal or isomorphic to another", expected, line)
+    def declare(self, network: Any) -> DeclaredNetwork:
+        """Read the declaration of one network."""
+        expected = "networks with one input and one output (more is unsupported)"
         if network.hidden:
             raise self.error("declare-hidden", expected, self.lines.line_of("declare-hidden"))
-        types = {}
+        declared = {}
         for letter, head, definitions in (
             ("X", "declare-input", network.inputs),
             ("Y", "declare-output", network.outputs),
         ):
+            before = self.of(letter)
+            line = self.lines.line_of(head, len(before))
             if len(definitions) != 1:
-                raise self.error(f"a second {head}", expected, self.lines.line_of(head, 1))
+                line = self.lines.line_of(head, len(before) + 1)
+                raise self.error(f"a second {head}", expected, line)
             (definition,) = definitions
-            line = self.lines.line_of(head)
-            tensor = _Tensor(str(definition.name), tuple(definition.shape), line)
-            count = math.prod(tensor.shape)
-            if not 0 < count <= MAX_ELEMENTS:
-                found = f"{tensor.name} with {count} elements"
+            start = before[-1].end if before else 0
+            name, shape = str(definition.name), tuple(definition.shape)
+            tensor = _Tensor(letter, name, shape, line, start)
+            if not 0 < tensor.end - start <= MAX_ELEMENTS - start:
+                found = f"{name} with {tensor.end - start} elements"
                 raise self.error(found, f"between 1 and {MAX_ELEMENTS}", line)
-            self.tensors[letter] = tensor
-            self.letters[tensor.name] = letter
-            types[letter] = self.element_type(definition, letter == "X", line)
-        self.integers = _INTEGER_TYPES.get(types["X"])
-        return self.integers or _NARROW_TYPES.get(types["X"])
+            self.tensors[name] = tensor
+            kind = self.element_type(definition, letter == "X", line)
+            declared[letter] = DeclaredTensor(name, kind, shape)
+        return DeclaredNetwork(
+            str(network.name),
+            declared["X"],
+            declared["Y"],
+            str(network.equal_to) if network.equal_to else None,
+            str(network.isometric_to) if network.isometric_to else None,
+        )
+
+    def input_format(
+        self, networks: Sequence[DeclaredNetwork]
+    ) -> NumberFormat | IntegerFormat | None:
+        """Return the type of all inputs if it does not contain float32; it is that of each."""
+        kinds = [_INTEGER_TYPES.get(n.input.element_type) for n in networks]
+        narrow = [_NARROW_TYPES.get(n.input.element_type) for n in networks]
+        for number, pair in enumerate(zip(kinds, narrow, strict=True)):
+            if pair != (kinds[0], narrow[0]):
+                found = f"inputs of types {networks[0].input.element_type} and "
+                found += networks[number].input.element_type
+                line = self.of("X")[number].line
+                raise self.error(found, "inputs of one type (more is unsupported)", line)
+        self.integers = kinds[0]
+        return self.integers or narrow[0]
 
     def element_type(self, definition: Any, is_input: bool, line: int) -> str:
         # The package has one value for all unknown types; the text of the declaration has the name.
@@ -376,8 +406,8 @@ class _TreeReader:
         self.program.append(instruction)
 
     def variable(self, node: Any) -> tuple[Quadratic, Instruction]:
-        letter = self.letters[str(node.name)]
-        shape, indices = self.tensors[letter].shape, tuple(node.indices)
+        tensor = self.tensors[str(node.name)]
+        letter, shape, indices = tensor.letter, tensor.shape, tuple(node.indices)
         if len(indices) != len(shape) or any(
             not 0 <= i < size for i, size in zip(indices, shape, strict=True)
         ):
@@ -385,6 +415,7 @@ class _TreeReader:
         index = 0
         for i, size in zip(indices, shape, strict=True):
             index = index * size + i
+        index += tensor.start
         if (letter, index) not in self.leaves:
             made = Quadratic(variable(letter, index), {}), Instruction(letter, index)
             self.leaves[letter, index] = made

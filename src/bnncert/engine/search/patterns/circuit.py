@@ -178,7 +178,8 @@ def build_circuit(
         rows = [o.coefficients[neurons] for o in objectives]
     else:
         rows = [_over_variables(presolved, o) for o in objectives]
-    width = rows[0].size if rows else 0
+    # A target that every output reaches has no objective.
+    width = int(presolved.owner.size) if last is None else last.size
     constant, slack = _constants(presolved, objectives)
     return Circuit(
         neurons=presolved.owner[first],
