@@ -95,6 +95,14 @@ def test_the_best_epoch_is_kept_and_an_interruption_changes_nothing(tmp_path: Pa
     assert share == max(now.certified for now in seen if now.finished)
 
 
+def test_fast_steps_leave_the_weights_that_are_asked_for() -> None:
+    """Latent weights that are clipped would all be equal, and none above the zero threshold."""
+    options = TrainingOptions.chosen(0.1, **{**TINY, "epochs": 3, "lr": 0.3})
+    net = fit(dataset(blobs(300, 1)), options)
+    weights = net.layers[1].map.weights()
+    assert float((weights == 0).float().mean()) == pytest.approx(0.8, abs=0.01)
+
+
 @pytest.mark.parametrize("thresholds", [(), (0.0,), (-0.5, 0.1)], ids=["real", "one", "two"])
 @pytest.mark.parametrize(("conv", "stride"), [((), 1), ((3,), 1), ((3,), 2)])
 def test_no_point_of_the_box_is_worse_than_the_bound(

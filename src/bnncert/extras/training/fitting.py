@@ -300,7 +300,9 @@ class _Loop:
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            self.net.clip_latent()
+            if self.certify is None:
+                # Most weights of a sparse layer would end at the clip, and then none is above it.
+                self.net.clip_latent()
             if step % THRESHOLD_INTERVAL == 0 or step == len(batches):
                 self.set_zero_share(ramp)
             seen += len(batch)
