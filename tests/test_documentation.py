@@ -80,6 +80,25 @@ def test_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
     assert f"it decided {queries[8]} in 480 s" in readme
 
 
+def test_links_have_titles_and_not_names_of_files_as_texts() -> None:
+    for page in [*DOCS.glob("*.md"), *(DOCS.parent / n for n in ("README.md", "CHANGELOG.md"))]:
+        texts = re.findall(r"\[([^\]\n]+)\]\([^)]+\)", page.read_text(encoding="utf-8"))
+        assert [t for t in texts if re.search(r"\.(md|rst|ipynb)`?$", t)] == [], page.name
+
+
+def test_the_glossary_is_two_sorted_lists() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    users, mathematics = (
+        re.findall(r"^\| (?!term )([^|]+) \|", part, re.M)
+        for part in text.split("## Words of the mathematics")
+    )
+    assert {"margin", "px", "rival", "tie"} <= set(users)
+    assert {"lattice", "dual point"} <= set(mathematics)
+    for words in (users, mathematics):
+        assert words == sorted(words, key=str.lower)
+    assert not set(users) & set(mathematics)
+
+
 def linked_files() -> list[tuple[Path, Path]]:
     """Return (page, file) for each relative link and image of README.md and docs/."""
     pages = [DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]

@@ -34,6 +34,10 @@ class FormatError(InputError):
     """A file cannot be read: broken, truncated, or of an unknown kind."""
 
 
+class MissingFileError(FormatError, FileNotFoundError):
+    """A file is not there; it is also Python's own FileNotFoundError, which callers expect."""
+
+
 class UnsupportedModelError(FormatError):
     """A model file is well formed, but its model is not a supported binary neural network."""
 

@@ -403,8 +403,8 @@ def test_a_network_is_a_table_of_layers() -> None:
     assert repr(made) == "Network(3-2-2, <arrays>)"
     lines = str(made).splitlines()
     assert lines[0] == "Network 3-2-2, <arrays>"
-    assert lines[2].split() == ["1", "dense", "2", "3", "-1,", "1", "33", "%", "plus"]
-    assert lines[3].split() == ["output", "dense", "2", "2", "-1,", "1", "0", "%"]
+    assert lines[2].split() == ["1", "dense", "2", "3", "-1,", "0,", "1", "33.3", "%", "plus"]
+    assert lines[3].split() == ["output", "dense", "2", "2", "-1,", "1", "0.0", "%"]
     assert lines[4] == "inputs of shape 3 in [-1, 1]"
     assert made._repr_html_().count("<tr>") == 3
 

@@ -12,14 +12,8 @@ from rich.table import Table
 
 from bnncert import Network
 from bnncert.engine.verdict import Result, TargetResult
-from bnncert.report.tables import (
-    methods_table,
-    network_table,
-    number,
-    result_table,
-    status_text,
-    weight_values,
-)
+from bnncert.model.network import weight_values
+from bnncert.report.tables import methods_table, network_table, number, result_table, status_text
 
 
 def lines(table: Table, width: int = 160) -> list[str]:
@@ -110,14 +104,27 @@ def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ([], "empty"),
+        ([], "0"),
         ([1, -1, 1], "-1, 0, 1"),
+        ([1, -1, 1, 1], "-1, 1"),
         ([1, -4], "integers up to 4"),
         ([0.5, 1.0], "real"),
     ],
 )
 def test_the_values_of_weights(data: list[float], text: str) -> None:
-    assert weight_values(np.array(data)) == text
+    assert weight_values(np.array(data), 4) == text
+
+
+def test_print_and_info_agree_about_weights_and_zeros() -> None:
+    rows = [[1, 0, -1], [1, 1, -1]]
+    network = Network.from_arrays([rows, [[1, 1], [1, -1]]], [[0, 0], [0, 0]])
+    printed = [line.split("  ") for line in str(network).splitlines()[2:4]]
+    told = [line.split("  ") for line in lines(network_table(network))[1:]]
+    for one, other, values, zeros in zip(
+        printed, told, ("-1, 0, 1", "-1, 1"), ("16.7 %", "0.0 %"), strict=True
+    ):
+        for cells in (one, other):
+            assert {values, zeros} <= {cell.strip() for cell in cells}
 
 
 def test_the_methods_fit_a_wide_terminal() -> None:

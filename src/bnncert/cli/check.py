@@ -16,7 +16,7 @@ from bnncert.cli.exit_codes import ExitCode
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import IndexOption, JsonOption, PixelScaleOptions, point_option
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
-from bnncert.errors import FormatError, InputError
+from bnncert.errors import FormatError, InputError, MissingFileError
 
 if TYPE_CHECKING:
     from bnncert.arrays import FloatArray
@@ -107,6 +107,8 @@ def check(
             draw = centre_picture(network, _centre(certificate, report, "--picture"))
     except UnreadableError as error:
         raise FormatError(f"{certificate}: {error}") from error
+    except MissingFileError:
+        raise
     except OSError as error:
         raise FormatError(f"{certificate}: {error.strerror or error}") from error
     except RejectedError as error:

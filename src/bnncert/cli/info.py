@@ -57,7 +57,7 @@ def _tree(network: Network) -> dict[str, Any]:
     """State the same as the table, and the whole data box, for JSON."""
     import numpy as np
 
-    from bnncert.report.tables import weight_values
+    from bnncert.model.network import weight_values
 
     layers = [
         {
@@ -65,7 +65,7 @@ def _tree(network: Network) -> dict[str, Any]:
             "inputs": layer.inputs,
             "neurons": layer.size,
             "nonzeros": int(layer.weights.nnz),
-            "values": weight_values(layer.weights.data),
+            "values": weight_values(layer.weights.data, layer.size * layer.inputs),
             "sign_zero": layer.sign_zero,
             "integer": layer.is_lattice,
         }
@@ -90,7 +90,7 @@ def _tree(network: Network) -> dict[str, Any]:
             "inputs": int(weights.shape[1]),
             "neurons": network.classes,
             "nonzeros": int(np.count_nonzero(weights)),
-            "values": weight_values(weights[weights != 0]),
+            "values": weight_values(weights[weights != 0], weights.size),
         },
         "output_transform": network.output_transform,
         "notes": list(network.notes),

@@ -79,6 +79,9 @@ class _Commands(TyperGroup):
             sys.stdout.flush()
         except KeyboardInterrupt as error:
             raise _InterruptedError from error
+        except BnncertError:
+            # A file that is missing is also an OSError, and its message is already complete.
+            raise
         except OSError as error:
             raise _SystemError from error
         return outcome

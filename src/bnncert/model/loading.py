@@ -45,6 +45,8 @@ def load(
 
     Raises
     ------
+    FileNotFoundError
+        If there is no such file; the exception is also a FormatError.
     FormatError
         If the file is broken, truncated, larger than the limits, or of an unknown kind.
     UnsupportedModelError

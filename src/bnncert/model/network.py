@@ -55,14 +55,26 @@ def layer_table(
 
 
 def _matrix_cells(neurons: int, inputs: int, weights: Any) -> list[str]:
-    """Describe a matrix in cells: its size, its values other than 0, and the share of 0."""
+    """Describe a matrix in cells: its size, its values, and the share of zeros."""
+    cells = neurons * inputs
     nonzero = weights[weights != 0]
-    values = np.unique(nonzero)
-    text = ", ".join(f"{value:g}" for value in values)
-    if values.size > 4:
-        text = f"{values[0]:.3g} to {values[-1]:.3g}"
-    zeros = 1.0 - nonzero.size / max(1, neurons * inputs)
-    return [str(neurons), str(inputs), text, f"{100 * zeros:.0f} %"]
+    return [str(neurons), str(inputs), weight_values(nonzero, cells), zero_share(nonzero, cells)]
+
+
+def weight_values(nonzero: npt.NDArray[Any], cells: int) -> str:
+    """Name the weights of a matrix of so many cells, of which these are not zero."""
+    if nonzero.size == 0:
+        return "0"
+    if np.all(np.abs(nonzero) == 1):
+        return "-1, 1" if nonzero.size == cells else "-1, 0, 1"
+    if np.all(nonzero == np.rint(nonzero)):
+        return f"integers up to {int(np.abs(nonzero).max())}"
+    return "real"
+
+
+def zero_share(nonzero: npt.NDArray[Any], cells: int) -> str:
+    """Say how many weights of a matrix of so many cells are zero, in percent."""
+    return f"{100 * (1.0 - nonzero.size / max(1, cells)):.1f} %"
 
 
 def _as_in_the_file(layer: ThresholdLayer | OutputLayer, **changes: Any) -> Stage:
@@ -116,8 +128,8 @@ class Network(PrintedAsTable):
     >>> print(net)
     Network 2-2-2, <arrays>
       layer   kind   neurons  inputs  weights  zeros  sign(0)
-      1       dense        2       2    -1, 1    0 %     plus
-      output  dense        2       2    -1, 1    0 %
+      1       dense        2       2    -1, 1  0.0 %     plus
+      output  dense        2       2    -1, 1  0.0 %
     inputs of shape 2 in [-1, 1]
     >>> net.classify([[0.5, 0], [-0.5, 0]]).tolist()
     [0, 1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-import numpy as np
 from rich.table import Table
 from rich.text import Text
 
@@ -13,7 +12,7 @@ from bnncert.engine.methods import REGISTRY
 from bnncert.engine.rounded_bounds import lower_text, upper_text
 from bnncert.engine.timing import OTHER, Timing
 from bnncert.engine.verdict import Finding, Result, Status, TargetResult
-from bnncert.model.network import Network
+from bnncert.model.network import Network, weight_values, zero_share
 from bnncert.report.plain_table import plain_table
 
 #: The words and the colour of each answer.
@@ -83,20 +82,20 @@ def network_table(network: Network) -> Table:
             str(layer.inputs),
             str(layer.size),
             str(layer.weights.nnz),
-            f"{100 * (1 - layer.weights.nnz / cells):.1f} %",
-            weight_values(layer.weights.data),
+            zero_share(layer.weights.data, cells),
+            weight_values(layer.weights.data, cells),
             "integer" if layer.is_lattice else "real",
             _zero(layer.sign_zero),
         )
     output = network.output
-    used = int(np.count_nonzero(output.weights))
+    used = output.weights[output.weights != 0]
     table.add_row(
         _short(output.name),
         str(output.weights.shape[1]),
         str(output.classes),
-        str(used),
-        f"{100 * (1 - used / output.weights.size):.1f} %",
-        weight_values(output.weights[output.weights != 0]),
+        str(used.size),
+        zero_share(used, output.weights.size),
+        weight_values(used, output.weights.size),
         "scores" if network.output_transform == "scores" else network.output_transform,
         "",
     )
@@ -107,17 +106,6 @@ def _short(name: str) -> Text:
     """Return the end of a long layer name; exported names differ at their ends."""
     # As Text, because a name from a file may look like rich's markup.
     return Text(name if len(name) <= 30 else "..." + name[-27:])
-
-
-def weight_values(data: np.ndarray) -> str:
-    """Say of which kind the non-zero weights of a layer are."""
-    if data.size == 0:
-        return "empty"
-    if np.all(np.abs(data) == 1):
-        return "-1, 0, 1"
-    if np.all(data == np.rint(data)):
-        return f"integers up to {int(np.abs(data).max())}"
-    return "real"
 
 
 def _zero(sign_zero: str) -> str:

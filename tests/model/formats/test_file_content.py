@@ -26,6 +26,7 @@ import pytest
 from bnncert import Limits, read_vnnlib
 from bnncert.errors import FormatError
 from bnncert.extras.training.labelled_images import read_npz_images
+from bnncert.model.formats.atomic import replacing
 from bnncert.model.formats.file_content import open_archive, parse_json, read_bytes, read_member
 from bnncert.model.formats.inputs import read_array
 from bnncert.model.formats.layer_chain import FileLayer
@@ -435,3 +436,14 @@ def test_values_that_take_no_space_are_refused(tmp_path: Path) -> None:
     path.write_bytes(npy_header("(1000000000000,)", "|S0"))
     with pytest.raises(FormatError, match="take no space"):
         read_array(str(path))
+
+
+def test_a_missing_file_is_also_the_error_that_python_has_for_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nofile: no such file$") as caught:
+        load(tmp_path / "nofile")
+    assert isinstance(caught.value, FormatError)
+    # A block that writes one file and reads another names the right one.
+    out = tmp_path / "out.json"
+    with pytest.raises(FormatError, match=r"nofile: no such file$"), replacing(out):
+        load(tmp_path / "nofile")
+    assert list(tmp_path.iterdir()) == []

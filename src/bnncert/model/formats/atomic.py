@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from bnncert.errors import InputError
+from bnncert.errors import InputError, MissingFileError
 
 
 class UnwritableError(InputError):
@@ -61,6 +61,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.replace(part, real)
         finally:
             part.unlink(missing_ok=True)
+    except MissingFileError:
+        # Of a file that was to be read inside the block.
+        raise
     except OSError as error:
         raise UnwritableError.of(path, error.strerror or str(error)) from error
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from bnncert.errors import BnncertError, FormatError, reason
+from bnncert.errors import BnncertError, FormatError, MissingFileError, reason
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -120,7 +120,7 @@ def check_regular(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS)
     try:
         found = os.stat(path)
     except FileNotFoundError as error:
-        raise FormatError(f"{shown}: no such file") from error
+        raise MissingFileError(f"{shown}: no such file") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise FormatError(f"{shown}: cannot be read ({reason})") from error
