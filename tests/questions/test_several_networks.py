@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -275,8 +276,8 @@ def test_three_networks(asked: Asked) -> None:
     check(asked)
 
 
-@few(25)
-@given(questions("equal-to"))
+@few(30)
+@given(st.sampled_from(["equal-to", ""]).flatmap(questions))
 def test_float32_proofs_are_proofs(asked: Asked) -> None:
     found = bnncert.verify(models(asked), asked.query(), arithmetic="float32", timeout=60)
     if found.status in ("robust", "not_robust"):
@@ -344,6 +345,25 @@ def test_isomorphic_networks_have_the_same_layers() -> None:
     query = text_of("(isomorphic-to f)", "(> Y[0] W[0])")
     with pytest.raises(InputError, match="layers 2-3-2 and 2-2-2"):
         bnncert.verify({"f": NET.build(), "g": wide.build()}, query)
+
+
+def test_float32_executions_of_two_files_may_differ_where_both_have_a_neuron() -> None:
+    """The neurons are equal, but near its threshold each file may round to another side."""
+    net, asserts = NET.build(), (*SAME, "(> Y[0] W[0])")
+    how: dict[str, Any] = {"sign_zero": "plus", "arithmetic": "float32", "timeout": 20}
+    copies = bnncert.verify({"f": net}, text_of("(equal-to f)", *asserts), **how)
+    assert copies.vnncomp_word == "unsat"
+    files = {"f": net, "g": net}
+    assert bnncert.verify(files, text_of("(isomorphic-to f)", *asserts), **how).status == "unknown"
+
+
+def test_what_every_output_satisfies_depends_on_the_inputs_alone() -> None:
+    """At the only input a sign is undecided in float32, and nothing is asked about the scores."""
+    asserts = ("(<= X[0] 0.0)", "(<= X[1] 0.0)", *SAME, "(!= Y[0] (+ Y[0] 0.5))")
+    net, query = NET.build(), text_of("(equal-to f)", *asserts)
+    assert bnncert.verify({"f": net}, query, sign_zero="plus").vnncomp_word == "sat"
+    found = bnncert.verify({"f": net}, query, sign_zero="plus", arithmetic="float32", timeout=20)
+    assert found.vnncomp_word != "unsat"
 
 
 def test_scores_that_do_not_fit() -> None:

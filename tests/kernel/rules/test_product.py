@@ -142,6 +142,12 @@ def test_enclosures_are_compared_and_data_boxes_intersected() -> None:
     other = product_network(net, doubtful)
     assert other.shared[0] == 0
     assert product_network(doubtful, doubtful).shared[0] > 0
+    # Between the floats of an enclosure, the signs of two networks may differ, those of copies not.
+    apart = product_network(doubtful, doubtful, enclosed_apart=True)
+    exact = np.equal(*doubtful.layers[0].enclosure)
+    assert apart.shared[0] == np.count_nonzero(exact) < doubtful.layers[0].size
+    copies = product_network(doubtful, doubtful, copies=True, enclosed_apart=True)
+    assert copies.shared[0] == doubtful.layers[0].size
     one = replace(net, input_lo=np.array([-1.0, 0.0]), input_hi=np.array([1.0, 1.0]))
     two = replace(net, input_lo=np.array([0.0, -1.0]), input_hi=np.array([2.0, 0.5]))
     made = product_network(one, two).network
