@@ -39,10 +39,15 @@ def node(seed: int, signs: int, tables: int, cuts: int = 0) -> ReducedProblem:
 
 
 def both(
-    program: StructuredProgram, iterations: int
+    program: StructuredProgram, iterations: int, *, second: bool = True
 ) -> tuple[StructuredSolution, StructuredSolution]:
-    plain = solve_structured(program, NEVER, iterations=iterations)
-    return plain, solve_structured(program, NEVER, iterations=iterations, kind=CompiledIteration)
+    """Solve a program in both forms."""
+    kinds = Iteration, CompiledIteration
+    plain, compiled = (
+        solve_structured(program, NEVER, iterations=iterations, second=second, kind=kind)
+        for kind in kinds
+    )
+    return plain, compiled
 
 
 def assert_equal(plain: StructuredSolution, compiled: StructuredSolution) -> None:
@@ -77,6 +82,13 @@ def test_nodes(signs: int, tables: int, cuts: int) -> None:
     found = both(relax_reduced(node(1, signs, tables, cuts)).program, 7)
     assert_equal(*found)
     assert_equal_multipliers(*found)
+
+
+def test_nodes_without_a_second_correction() -> None:
+    program = relax_reduced(node(6, 30, 60, 1)).program
+    once, twice = both(program, 12, second=False), both(program, 12)
+    assert_equal(*once)
+    assert once[0].history[1:] != twice[0].history[1:]
 
 
 @given(problem=problems(), limit=st.integers(1, 20))

@@ -418,6 +418,8 @@ class Tree:
                 moments=moments,
                 probabilities=probabilities,
                 kind=node_iteration(relaxation.program, self.outcome.relaxations),
+                # From the moments of a parent it makes one step in fifty longer.
+                second=own is None,
             )
             still, chunk = still - chunk, NEXT_LOOK
             if solution.status != "limit" or still <= 0 or _hopeless(solution.history[-1], below):

@@ -123,15 +123,18 @@ def solve_structured(
     probabilities: list[FloatArray] | None = None,
     settled: Callable[[float, float], bool] | None = None,
     kind: type[Iteration] | None = None,
+    second: bool = True,
 ) -> StructuredSolution:
     """Solve until the dual exceeds `above`, the primal falls below `below`, or the gap closes.
 
     The gap is closed at `gap`, at `tolerance` relative to the value, and if `settled(dual, primal)`
     is true, which means that values between both are equivalent.  The primal value is less certain
     for `settled` than for `below`; if it is wrong, the bound is weaker but valid.  `kind` is
-    the form of the iteration; all of them make the same steps.
+    the form of the iteration; all of them make the same steps, each with a second correction if
+    `second` is true.
     """
     iteration = (kind or Iteration)(program, start, moments, probabilities)
+    iteration.second = second
     goal = _Goal(above, below, gap, tolerance, settled)
     with blas_threads(program.unknowns):
         return iteration.run(deadline, goal, iterations)
@@ -139,6 +142,9 @@ def solve_structured(
 
 class Iteration:
     """The point of the iteration, and its steps."""
+
+    #: Whether steps have a second correction.
+    second = True
 
     def __init__(
         self,
@@ -274,8 +280,8 @@ class Iteration:
         deadline.check()
         found = newton.corrected(found, sigma * mu)
         deadline.check()
-        # A second correction is cheap compared with the Newton matrix, and often saves a step.
-        again = newton.corrected(found, sigma * mu)
+        # A second correction is cheap compared with a large Newton matrix, and may save a step.
+        again = newton.corrected(found, sigma * mu) if self.second else found
         if again.reach > found.reach + LONGER:
             found = again
         reach = 0.95 if sigma > 0.1 else 0.98
