@@ -25,7 +25,7 @@ from bnncert.kernel.container import Section
 from tests.every_mode import SHORT_WORK
 from tests.kernel.claims import REFUSALS, pack, unpack
 from tests.kernel.mutations import mutant
-from tests.kernel.stated_regions import grid_points
+from tests.kernel.stated_regions import are_few, grid_points
 from tests.plain_network import Point, quarters
 from tests.strategies import few
 
@@ -137,8 +137,13 @@ def wanted(rng: np.random.Generator, folder: Path, name: str) -> Path | None:
 
 
 def stated_points(region: Mapping[str, Any], arrays: Mapping[str, Any]) -> Iterator[Point]:
-    """Yield the points, in quarters, of a region on a grid that a claim states."""
+    """Yield the points, in quarters, of a region on a grid that a claim states, or some of many."""
     return map(quarters, grid_points(Section("statement", dict(region), dict(arrays))))
+
+
+def are_all_stated(region: Mapping[str, Any], arrays: Mapping[str, Any]) -> bool:
+    """Whether `stated_points` yields all points of a region."""
+    return are_few(Section("statement", dict(region), dict(arrays)))
 
 
 def _same(one: Section, two: Section) -> bool:

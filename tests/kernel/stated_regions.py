@@ -103,11 +103,16 @@ def _all_values(statement: Section) -> list[list[Fraction]]:
     return [_values(statement, i, low, high) for i, (low, high) in enumerate(bounds)]
 
 
+def are_few(statement: Section) -> bool:
+    """Whether the grid points around a region are so few that all of them are looked at."""
+    return prod(map(len, _all_values(statement))) <= MOST_POINTS
+
+
 def grid_points(statement: Section) -> Iterator[tuple[Fraction, ...]]:
     """Yield the grid points of a region, or some of them if there are many."""
     values = _all_values(statement)
     points: Iterator[tuple[Fraction, ...]] = product(*values)
-    if prod(map(len, values)) > MOST_POINTS:
+    if not are_few(statement):
         rng = np.random.default_rng(0)
         points = (
             tuple(own[int(rng.integers(len(own)))] for own in values) for _ in range(MOST_POINTS)
