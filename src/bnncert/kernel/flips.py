@@ -399,7 +399,7 @@ class FlipSets:
     ) -> Iterator[Signs]:
         """Yield the patterns at which one of the targets may not be excluded, a few at a time."""
         # Imported on use: numba takes a third of a second to import.
-        from bnncert.kernel.flip_loop import GROUP, LISTED, advance
+        from bnncert.kernel.flip_loop import GROUP, LISTED, timely_advance
 
         gates = int(self.level[-1])
         # So many columns may be added in 8 bits.
@@ -412,7 +412,7 @@ class FlipSets:
         columns = 2 * rules.variables + (base[rules.variables] < 0)
         begin, needs = np.zeros(self.level.size, dtype=np.int64), rules.need.sum(axis=1)
         while state[0] >= 0:
-            count = advance(
+            count = timely_advance(
                 state, stack, found, CALL, columns, rules.cost, rules.clash, rules.need, needs,
                 clauses.start, clauses.flipped, clauses.kept, room, bits, gains, self.level,
                 self.lowest, self.table, self.start, together, self.inputs, self.targets[targets],

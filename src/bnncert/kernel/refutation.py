@@ -316,7 +316,8 @@ class CompiledPropagator:
         narrow, answer = literals.astype(np.int32), loop.PAUSE
         while answer == loop.PAUSE:
             refuse_late()
-            answer = loop.follow(self.tables, self.state, tuple(self.kept), start, narrow, proved)
+            kept_now = tuple(self.kept)
+            answer = loop.timely_follow(self.tables, self.state, kept_now, start, narrow, proved)
         if answer == loop.OPEN:
             raise RejectedError("a clause does not follow by propagation")
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import numba
 
+from bnncert.kernel.budget import CompiledFunction
+
 #: Places of the counters: the literals of the trail, those that are propagated, those without an
 #: assumption, the number of kept clauses, their literals, the clause that is read, what is done
 #: with it, and whether there is a contradiction.
@@ -199,3 +201,7 @@ def follow(tables, state, kept, start, literals, proved):
             _keep(state, kept)
             counters[STAGE] = KNOWN
     return FINE
+
+
+#: `follow`, whose first call keeps the time limit.
+timely_follow = CompiledFunction(follow)
