@@ -177,3 +177,13 @@ def test_a_query_about_two_networks_names_them(run: Run, files: Path) -> None:
     done = run("verify", "a.onnx", "q.vnnlib")
     assert done.code == 2
     assert "bnncert verify q.vnnlib --network f=FILE --network g=FILE" in done.err
+
+
+@pytest.mark.parametrize("arguments", [("q.vnnlib",), ("q.vnnlib", "a.onnx"), ("q.vnnlib.gz",)])
+def test_a_query_in_the_place_of_the_model(
+    run: Run, files: Path, arguments: tuple[str, ...]
+) -> None:
+    Path(arguments[0]).write_text(declared("(> Y[0,0] 0.0)"))
+    done = run("verify", *arguments)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"(bnncert verify {arguments[0]} --network NAME=FILE)" in done.err

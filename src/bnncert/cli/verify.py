@@ -90,6 +90,11 @@ def verify(
             raise InputError(f"{ball.place}: with --network the only argument is the query")
         starting = partial(begin, ctx, printing, outputs, method=settings.method)
         ask_standard(ctx, model, networks, settings, arithmetic, (starting, outputs, explain))
+    if model.name.removesuffix(".gz").endswith(".vnnlib"):
+        raise InputError(
+            f"{model}: is a query; its model comes first (bnncert verify MODEL {model}) or has a "
+            f"name (bnncert verify {model} --network NAME=FILE)"
+        )
     if spec is None:
         ball = with_argument(ball)
     else:
