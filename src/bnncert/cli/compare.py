@@ -73,6 +73,14 @@ class TwoNetworksOptions(PixelOptions):
             "of images; with --input, points to search from.",
         ),
     ] = None
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            "--tolerance",
+            help="Accept constants that differ by this share of their size, as 1e-6, and say near "
+            "which ties the class may differ.",
+        ),
+    ] = 0.0
     sign_zero: SignZeroOption = None
     method: MethodOption = "auto"
     seed: SeedOption = 0
@@ -135,6 +143,7 @@ def compare(
             *(a, b, question.region),
             inputs=question.inputs,
             sign_zero=options.sign_zero,
+            tolerance=options.tolerance,
             method=options.method,
             options=settings,
         ),
@@ -232,6 +241,7 @@ def _about(
         "region": None if region is None else region.to_dict(),
         "data": options.data,
         "method": options.method,
+        "tolerance": options.tolerance,
         "seed": options.seed,
     }
 

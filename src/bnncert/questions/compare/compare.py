@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,6 +50,7 @@ from bnncert.questions.compare.difference import (
     difference_at,
 )
 from bnncert.questions.compare.normal_forms import compare_layers
+from bnncert.questions.compare.rounding import rounding_between
 from bnncert.questions.exact_evaluation import UNDETERMINED, exact_class
 from bnncert.questions.prover import Effort, Prover, Search
 from bnncert.regions import Box, Region, refuse_cover
@@ -63,6 +65,9 @@ EXCLUSION_SHARE, MOST_EXCLUSION_SECONDS = 0.3, 60.0
 MOST_CONDITIONS = 400
 
 
+#: Relative differences of constants that look like rounding, of which a hint tells.
+ROUNDING = 1e-3
+
 #: The name of the part that shows a difference.
 POINT = "point"
 
@@ -74,6 +79,7 @@ def compare(
     *,
     inputs: npt.ArrayLike | None = None,
     sign_zero: SignZero | None = None,
+    tolerance: float = 0.0,
     method: str = "auto",
     timeout: float | None = None,
     options: Options | None = None,
@@ -98,6 +104,9 @@ def compare(
     sign_zero
         Replaces the sign(0) of both models: "plus", "minus" or "either".  Then neurons that both
         networks have decide their ties alike; classes differ if they do so for all choices.
+    tolerance
+        If the networks differ only in constants, by at most this share of their size, the answer is
+        "rounding": the classes are equal except near ties, which `rounding` of the answer bounds.
     method
         The method that decides about the product of both networks, see ``bnncert methods``.
     timeout
@@ -145,7 +154,9 @@ def compare(
     else:
         words = place.describe()
         scope = f"the data box ({words})" if region is None else f"the {words}"
-    search = ComparisonSearch(prover, a, b, place, scope, rows)
+    if not 0 <= tolerance < 1:
+        raise InputError(f"tolerance is {tolerance}; expected a share of a constant, as 1e-6")
+    search = ComparisonSearch(prover, a, b, place, scope, rows, tolerance)
     if place is not region:
         search.note(_about_boxes(a, b))
     return search.outcome()
@@ -208,7 +219,9 @@ class ComparisonSearch(Search[NetworkComparison]):
         region: Region | None,
         scope: str,
         points: FloatArray | None,
+        tolerance: float = 0.0,
     ) -> None:
+        self._tolerance = tolerance
         self.prover, self.a, self.b, self.region, self._given = prover, a, b, region, points
         self.known = NetworkComparison("unknown", "", scope, compare_layers(a, b), (), 0.0)
         #: The class of both networks at the centre, and those that each cannot give on the region.
@@ -264,9 +277,16 @@ class ComparisonSearch(Search[NetworkComparison]):
             self._compare(self._given)
         except OutOfTimeError:
             self.update("timeout")
+        apart = self.known.rounding
+        if self.known.status in ("unknown", "timeout") and apart and apart.largest < ROUNDING:
+            self.note(
+                f"the networks differ by at most {apart.largest:.2g} of a constant's size: "
+                f"--tolerance {10.0 ** math.ceil(math.log10(apart.largest)):.0e} answers up to "
+                "rounding"
+            )
 
     def _compare(self, points: FloatArray | None) -> None:
-        if self._by_neurons():
+        if self._by_neurons() or self._up_to_rounding():
             return
         if self.a.classes < 2:
             raise InputError(
@@ -278,7 +298,10 @@ class ComparisonSearch(Search[NetworkComparison]):
         elif points is not None:
             self._at_inputs(points)
         else:
-            self.note("the networks state no data box; name the inputs that count")
+            self.note(
+                "the networks state no data box; name the inputs that count: --clip LO HI, or "
+                "--input and --radius, or --data (in Python a region, or inputs)"
+            )
 
     # -- neurons --------------------------------------------------------------------------
 
@@ -303,6 +326,28 @@ class ComparisonSearch(Search[NetworkComparison]):
             self.update("equal", how="neurons")
             self._certify("neurons", Box(self.region.lo, self.region.hi))
         return self.known.status == "equal"
+
+    def _up_to_rounding(self) -> bool:
+        """Whether the networks differ by rounding only, and the tolerance accepts it."""
+        apart = rounding_between(self.a, self.b, self.known.layers)
+        self.update(rounding=apart)
+        if not self._tolerance:
+            return False
+        if apart is None:
+            self.note(
+                "the tolerance is not used: the networks differ in more than constants of the "
+                "first layer and of the output"
+            )
+        elif apart.largest > self._tolerance:
+            self.note(
+                f"the constants differ by up to {apart.largest:.2g} of their size, more than the "
+                f"tolerance {self._tolerance:g}"
+            )
+        else:
+            self.update("rounding", how="constants", scope=ALL_INPUTS)
+            if self.prover.wants_certificate:
+                self.note("no certificate: the classes near a tie may differ")
+        return self.known.status == "rounding"
 
     def _agree_within(self, lo: FloatArray, hi: FloatArray) -> bool:
         """Whether the scores agree without the first-layer neurons that are constant in a box."""

@@ -10,14 +10,17 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.verdict import Counterexample, TargetResult
 from bnncert.questions.compare.normal_forms import LayerComparison
+from bnncert.questions.compare.rounding import Rounding
 
-Status: TypeAlias = Literal["identical", "equal", "different", "unknown", "timeout"]
+Status: TypeAlias = Literal["identical", "equal", "rounding", "different", "unknown", "timeout"]
 
 #: The scope of an answer that does not depend on a region.
 ALL_INPUTS = "all inputs"
 
 #: What decided a comparison.
-How: TypeAlias = Literal["normal forms", "neurons", "one class", "product", "inputs", ""]
+How: TypeAlias = Literal[
+    "normal forms", "neurons", "one class", "product", "inputs", "constants", ""
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +81,13 @@ class NetworkComparison(Answer):
     ----------
     status
         "identical" (the normal forms are equal), "equal" (the classes are equal, see `scope`),
+        "rounding" (the classes are equal except where `rounding` says, asked with a tolerance),
         "different" (with an input or with inputs), "unknown" or "timeout".
     how
         What decided it: "normal forms"; "neurons" (the same neurons in another form); "one class"
         (both networks have the same class on the whole region); "product" (a proof about both
-        networks together); "inputs" (all given inputs were evaluated); empty without an answer.
+        networks together); "inputs" (all given inputs were evaluated); "constants" (only constants
+        differ, and by little); empty without an answer.
     scope
         The inputs that the answer is about, in words.
     layers
@@ -95,11 +100,13 @@ class NetworkComparison(Answer):
         The classes of given inputs, if they were compared.
     targets
         What is known about the pairs of classes, if the product was searched.
+    rounding
+        By how much constants differ, if the networks differ in nothing else.
     seconds, notes, certificate
         Those of :class:`Answer`.
     """
 
-    HOLDS = frozenset({"identical", "equal"})
+    HOLDS = frozenset({"identical", "equal", "rounding"})
     lower = upper = None
     no_certificate = ""
 
@@ -112,6 +119,7 @@ class NetworkComparison(Answer):
     difference: Difference | None = None
     inputs: InputsComparison | None = None
     targets: tuple[TargetResult, ...] = ()
+    rounding: Rounding | None = None
     notes: tuple[str, ...] = ()
     certificate: str | None = None
 
@@ -125,6 +133,8 @@ class NetworkComparison(Answer):
         """The answer in one line."""
         if self.status == "identical":
             return "identical: the normal forms are equal"
+        if self.status == "rounding" and self.rounding is not None:
+            return f"equal up to rounding: {self.rounding.text}"
         if self.status == "equal":
             place = self.scope if self.scope == ALL_INPUTS else f"every input of {self.scope}"
             return f"equal: the same class for {place}, {_REASONS[self.how]}"
@@ -173,6 +183,7 @@ class NetworkComparison(Answer):
             "difference": None if self.difference is None else self.difference.to_dict(),
             "inputs": None if self.inputs is None else self.inputs.to_dict(),
             "targets": [t.to_dict() for t in self.targets],
+            "rounding": None if self.rounding is None else vars(self.rounding),
         }
 
 
