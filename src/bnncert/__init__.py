@@ -12,10 +12,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from bnncert.version import __version__
+
+#: As in `typing`, whose import would take longer than all the rest: Ctrl-C might meet it.
+TYPE_CHECKING = False
 
 #: The public names by module.  They are imported on use, because all of them take a second.
 _MODULES = {
@@ -97,8 +97,10 @@ if TYPE_CHECKING:
     from bnncert.report.overview import read_results as read_results
 else:
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         """Import a name of the API or a module when it is used for the first time."""
+        import importlib
+
         if name in _HOMES:
             value = getattr(importlib.import_module(f"bnncert.{_HOMES[name]}"), name)
             globals()[name] = value

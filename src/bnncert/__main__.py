@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import signal
-
-from bnncert.cli.interrupts import (
-    leave,
-    leaving_on_interrupt,
-    listens_to_interrupts,
-    raise_lost_interrupts,
-)
-
 
 def main() -> None:
-    """Run the command line; Ctrl-C at any time ends it with one line."""
+    """Run the command line; Ctrl-C at any time ends it with one line.
+
+    Nothing is imported outside of the block, not even what handles Ctrl-C.
+    """
+    try:
+        _run()
+    except KeyboardInterrupt:
+        import os
+
+        os.write(2, b"bnncert: interrupted\n")
+        os._exit(130)
+
+
+def _run() -> None:
+    import signal
+
+    from bnncert.cli.interrupts import (
+        leave,
+        leaving_on_interrupt,
+        listens_to_interrupts,
+        raise_lost_interrupts,
+    )
+
     listens = listens_to_interrupts()
     if listens:
         raise_lost_interrupts()
@@ -21,8 +34,6 @@ def main() -> None:
         with leaving_on_interrupt():
             from bnncert.cli.program import main as run
         run()
-    except KeyboardInterrupt:
-        leave(signal.SIGINT, None)
     finally:
         if listens:
             # Ctrl-C may also occur while Python shuts down.

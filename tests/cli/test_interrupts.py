@@ -18,7 +18,7 @@ from bnncert.engine.answer import Interrupted
 from bnncert.engine.presolve import pipeline
 from bnncert.engine.verdict import Result, TargetResult, best_of
 from bnncert.regions import Ball
-from tests.cli.diamond import DATA, DIAMOND, HARD, environment
+from tests.cli.diamond import DATA, DIAMOND, HARD, environment, read_json
 from tests.engine.methods.test_branch import members
 from tests.engine.search.patterns.test_sharing import hard_network
 from tests.in_process import without_progress
@@ -133,6 +133,42 @@ def test_while_the_arguments_are_read_it_is_one_line_too() -> None:
     assert (done.returncode, done.stderr) == (130, "bnncert: interrupted\n")
 
 
+@pytest.mark.parametrize("module", ["signal", "bnncert.cli.interrupts", "contextlib"])
+def test_before_the_first_import_it_is_one_line_too(module: str) -> None:
+    # A module that is loaded already is not looked for: Ctrl-C meets the first one that is not.
+    script = (
+        "import sys\n"
+        "class Ctrl:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "from bnncert.__main__ import main\n"
+        f"sys.modules.pop({module!r}, None)\n"
+        "sys.meta_path.insert(0, Ctrl())\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "methods"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "bnncert: interrupted\n")
+
+
+def test_the_package_imports_nothing_before_it_can_be_interrupted() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import bnncert.__main__\n"
+        "print(*(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    others = {name for name in done.stdout.split() if not name.startswith("bnncert")}
+    assert others <= {"__future__"}
+
+
 def test_the_package_itself_is_imported_in_no_time() -> None:
     code = "import sys, bnncert; sys.exit('numpy' in sys.modules or not bnncert.__version__)"
     subprocess.run([sys.executable, "-c", code], env=environment(), check=True, timeout=60)
@@ -193,8 +229,9 @@ def mid_search(patch: str, *arguments: str) -> str:
     return before + interrupt(process)
 
 
-def test_verify_prints_the_targets_that_are_settled() -> None:
-    out = mid_search(IN_RELAXATION, "verify", *HALF_PIXEL)
+def test_verify_prints_the_targets_that_are_settled(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    out = mid_search(IN_RELAXATION, "verify", *HALF_PIXEL, "--json", str(file))
     lines = out.splitlines()
     assert "label 2, L-inf ball" in lines[0]
     rows = [line for line in lines if line.startswith("class ")]
@@ -207,18 +244,25 @@ def test_verify_prints_the_targets_that_are_settled() -> None:
     assert re.fullmatch(
         rf"interrupted after [\d.]+ s: {len(robust)} of 9 targets are decided", lines[-1]
     )
+    tree = read_json(file)
+    assert tree["interrupted"] is True and tree["status"] == "unknown"
+    assert sum(t["status"] == "robust" for t in tree["targets"]) == len(robust)
 
 
 def test_radius_prints_both_radii_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     DIAMOND.build().save(tmp_path / "net.npz")
     np.save(tmp_path / "x.npy", np.array([1.0, 0.0]))
     files = (str(tmp_path / "net.npz"), "--input", str(tmp_path / "x.npy"))
-    out = mid_search(AFTER_FOUR, "radius", *files, "--max", "1")
+    file = tmp_path / "a.json"
+    out = mid_search(AFTER_FOUR, "radius", *files, "--max", "1", "--json", str(file))
     lines = out.splitlines()
     assert lines[1].split()[:2] == ["certified", "radius"]
     certified, falsified, _, calls = lines[2].split()[:4]
     assert 0 < float(certified) < 0.5 <= float(falsified) < 1
     assert calls == "4"
+    tree = read_json(file)
+    assert tree["interrupted"] is True and tree["calls"] == 4
+    assert 0 < tree["lower"] < 0.5 <= tree["upper"] < 1
     assert lines[-1].startswith("interrupted after ")
 
 

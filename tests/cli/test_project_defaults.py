@@ -67,7 +67,7 @@ def test_values_of_other_files_and_other_meanings_are_kept(folder: Path, run: Ru
     [
         ("tiemout = 3", "tiemout is not an option; did you mean timeout?"),
         ("[verify]\ntiemout = 3", "[verify] tiemout is not an option; did you mean timeout?"),
-        ('[verify]\nsolver = "scs"', "[verify] solver is not an option of verify"),
+        ('[verify]\nsparsity = "dense"', "[verify] sparsity is not an option of verify"),
         ("[verfy]\nseed = 3", "[verfy] is not a command; did you mean verify?"),
         ('[run]\nfoo = "x"', "[run] foo is not an option"),
         ("seed = true", "seed is True; expected a value as on the command line"),

@@ -52,8 +52,6 @@ def begin(
 class AnswerView(ABC, Generic[AnswerT]):
     """Asks the question of one command and shows its answer; a subclass prints it."""
 
-    #: Whether --json is written after Ctrl-C, too.
-    keeps_unfinished: ClassVar[bool] = True
     #: Whether the question itself calls `announce`, before its certificate is written.
     is_announced: ClassVar[bool] = False
 
@@ -140,7 +138,7 @@ class AnswerView(ABC, Generic[AnswerT]):
             self.print_certificate(found, is_interrupted=is_interrupted)
         for line in self.written(found, is_interrupted=is_interrupted):
             self.consoles.details.print(line, soft_wrap=True)
-        if self.outputs.json_ is not None and (self.keeps_unfinished or not is_interrupted):
+        if self.outputs.json_ is not None:
             ended = {"interrupted": True} if is_interrupted else {}
             write_json(self.outputs.json_, {**self.about(), **found.to_dict(), **ended})
 

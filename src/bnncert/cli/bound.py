@@ -13,6 +13,7 @@ from bnncert.cli.options import (
     BoundMethodOptions,
     ExplainOption,
     JsonOption,
+    LayersOption,
     ModelArgument,
     Outputs,
     PrintOptions,
@@ -27,6 +28,7 @@ def bound(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    layers: LayersOption = None,
     ball: BallOptions,
     scaling: ScalingOptions,
     settings: BoundMethodOptions,
@@ -41,8 +43,8 @@ def bound(
 
     ball, outputs, method = with_argument(ball), Outputs(json_=json_), settings.method
     options = settings.options()
-    consoles = begin(ctx, printing, outputs, (model, ball.input_, ball.labels), method)
-    network = read_network(model, settings.sign_zero)
+    consoles = begin(ctx, printing, outputs, (model, layers, ball.input_, ball.labels), method)
+    network = read_network(model, settings.sign_zero, layers)
     points = read_points(network, ball, ball.shape, scaling)
     question = points.question(points.index)
     consoles.details.notes(points.data.notes)

@@ -14,7 +14,13 @@ import typer
 from bnncert.cli.bundled_names import model_file
 from bnncert.cli.exit_codes import ExitCode
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import IndexOption, JsonOption, PixelScaleOptions, point_option
+from bnncert.cli.options import (
+    IndexOption,
+    JsonOption,
+    LayersOption,
+    PixelScaleOptions,
+    point_option,
+)
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import FormatError, InputError, MissingFileError
 
@@ -52,6 +58,7 @@ def check(
             help="The network file it is about; once more for the second one of two.",
         ),
     ],
+    layers: LayersOption = None,
     sign_zero: Annotated[
         Literal["plus", "minus", "either"] | None,
         typer.Option(
@@ -72,9 +79,10 @@ def check(
     from bnncert.kernel import RejectedError, UnreadableError
     from bnncert.kernel import check as check_certificate
     from bnncert.model.formats.file_content import check_regular
+    from bnncert.model.formats.model_files import takes_layers
     from bnncert.model.loading import load
 
-    refuse_unwritable(json_path(json_), read=(certificate, *models, point.input_))
+    refuse_unwritable(json_path(json_), read=(certificate, *models, layers, point.input_))
     if len(models) > 2:
         raise InputError(f"--model is given {len(models)} times; a certificate is about 1 or 2")
     model, other = models[0], models[1] if len(models) == 2 else None
@@ -82,8 +90,10 @@ def check(
         raise InputError(f"--timeout is {timeout}; expected a number of seconds > 0")
     check_regular(certificate)
     to_stderr = json_ == "-"
-    network = load(model)
-    second = None if other is None else load(other)
+    # Of two networks, the layers are those of the one that has weights only.
+    own = layers if other is None or (layers and takes_layers(model)) else None
+    network = load(model, own)
+    second = None if other is None else load(other, layers if own is None else None)
     asked = None if point.input_ is None else _read_input(network, point)
     if asked is None and point.index is not None:
         raise InputError("--index is given without --input")

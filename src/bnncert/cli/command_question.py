@@ -106,9 +106,9 @@ class CommandQuestion:
         return ball.describe(self.unit.text(ball.stated_radius))
 
 
-def read_network(model: Path, sign_zero: SignZero | None) -> Network:
+def read_network(model: Path, sign_zero: SignZero | None, layers: Path | None = None) -> Network:
     """Load a network file; --sign-zero overrides the value that the model states."""
-    return load(model).with_sign_zero(sign_zero)
+    return load(model, layers).with_sign_zero(sign_zero)
 
 
 def radius_option(
@@ -277,7 +277,7 @@ def is_input(text: str) -> bool:
     """Whether the second argument of `verify` names points, and not a query."""
     file = split_key(text)[0]
     named = text.startswith(PREFIX) or text == PREFIX[:-1]
-    arrays = (".npy", ".npz")
+    arrays = (".npy", ".npz", ".csv")
     return named or is_image(file) or Path(file).suffix in arrays or Path(file).is_dir()
 
 

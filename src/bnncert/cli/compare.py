@@ -18,6 +18,7 @@ from bnncert.cli.options import (
     BallShape,
     CounterexampleOutputs,
     GridOption,
+    LayersOption,
     MethodOption,
     PixelOptions,
     PointOptions,
@@ -108,6 +109,7 @@ def compare(
     ctx: typer.Context,
     first: Annotated[Path, network_argument("first", "A network, called A.")],
     second: Annotated[Path, network_argument("second", "Another network, called B.")],
+    layers: LayersOption = None,
     options: TwoNetworksOptions,
     outputs: CounterexampleOutputs,
     printing: PrintOptions,
@@ -115,6 +117,7 @@ def compare(
     """Compare two networks; exit code 1 if they differ."""
     from bnncert.engine.methods import Options
     from bnncert.model.formats.file_content import check_regular
+    from bnncert.model.formats.model_files import takes_layers
     from bnncert.model.loading import load
     from bnncert.questions.compare.compare import compare as compare_networks
     from bnncert.results.store import is_database
@@ -124,10 +127,10 @@ def compare(
         check_regular(file)
         if is_database(file):
             raise InputError(f"{file}: not a network; bnncert diff compares two results files")
-    read = (*files, options.input_, options.data)
+    read = (*files, layers, options.input_, options.data)
     consoles = begin(ctx, printing, outputs, read, options.method)
     settings = Options(processes=0, seed=options.seed).check({"seed": "--seed"})
-    a, b = (load(file) for file in files)
+    a, b = (load(file, layers if layers and takes_layers(file) else None) for file in files)
     scale = read_scale(options.scale, options.normalise)
     if scale is not None:
         a, b = scale.on(a), scale.on(b)

@@ -7,9 +7,14 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.command_question import grid_option
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import ModelArgument, PixelScaleOptions, SignZeroOption, read_scale
+from bnncert.cli.options import (
+    LayersOption,
+    ModelArgument,
+    PixelScaleOptions,
+    SignZeroOption,
+    read_scale,
+)
 from bnncert.cli.output import refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
@@ -20,13 +25,7 @@ def convert(
     source: ModelArgument,
     target: Annotated[Path, typer.Argument(help="File to write: .npz, .json or .onnx.")],
     sign_zero: SignZeroOption = None,
-    layers: Annotated[
-        Path | None,
-        typer.Option(
-            "--layers",
-            help="JSON file with the layers of a PyTorch checkpoint or of Keras weights.",
-        ),
-    ] = None,
+    layers: LayersOption = None,
     clip: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -47,6 +46,7 @@ def convert(
     scaling: PixelScaleOptions,
 ) -> None:
     """Convert a network file; the result is the same network, threshold by threshold."""
+    from bnncert.cli.command_question import grid_option
     from bnncert.cli.consoles import PlainConsole
     from bnncert.model.loading import load
     from bnncert.model.pixel_levels import on_pixels

@@ -12,6 +12,7 @@ from bnncert.cli.answer_view import RecordedView, begin
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
+    LayersOption,
     ModelArgument,
     PlainBallOptions,
     PrintOptions,
@@ -67,6 +68,7 @@ def count(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    layers: LayersOption = None,
     point: CountBallOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
@@ -80,8 +82,8 @@ def count(
     from bnncert.questions.count.count import count as count_points
 
     point = with_argument(point)
-    consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels))
-    network = read_network(model, settings.sign_zero)
+    consoles = begin(ctx, printing, outputs, (model, layers, point.input_, point.labels))
+    network = read_network(model, settings.sign_zero, layers)
     question = _read(network, point, scaling)
     consoles.details.notes(question.notes)
     recording = Recording(outputs.results, "count", question, question.ball_text, {"ties": ties})

@@ -15,6 +15,7 @@ from bnncert.cli.options import (
     AnswerOutputs,
     BallShape,
     GridOption,
+    LayersOption,
     MethodOptions,
     ModelArgument,
     PixelOptions,
@@ -80,6 +81,7 @@ def explain(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    layers: LayersOption = None,
     point: PointOptions,
     domain: DomainOptions,
     pixels: PixelOptions,
@@ -99,8 +101,10 @@ def explain(
     from bnncert.questions.prover import UnwrittenError
 
     point, options = with_argument(point), settings.options()
-    consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels), settings.method)
-    network = read_network(model, settings.sign_zero)
+    consoles = begin(
+        ctx, printing, outputs, (model, layers, point.input_, point.labels), settings.method
+    )
+    network = read_network(model, settings.sign_zero, layers)
     question, values = _read(network, point, domain, pixels)
     consoles.details.notes(question.notes)
     picture = _picture(outputs, question, values)

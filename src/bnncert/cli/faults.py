@@ -12,6 +12,7 @@ from bnncert.cli.answer_view import RecordedView, begin
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
+    LayersOption,
     MethodOptions,
     ModelArgument,
     PlainBallOptions,
@@ -72,6 +73,7 @@ def faults(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    layers: LayersOption = None,
     point: FaultBallOptions,
     scaling: ScalingOptions,
     chosen: FaultOptions,
@@ -86,8 +88,10 @@ def faults(
     from bnncert.questions.faults.fault_search import faults as faults_api
 
     point, options = with_argument(point), settings.options()
-    consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels), settings.method)
-    network = read_network(model, settings.sign_zero)
+    consoles = begin(
+        ctx, printing, outputs, (model, layers, point.input_, point.labels), settings.method
+    )
+    network = read_network(model, settings.sign_zero, layers)
     question = read_decision(
         network,
         point,

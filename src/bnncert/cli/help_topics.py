@@ -51,7 +51,15 @@ TOPICS: dict[str, tuple[str, ...]] = {
 #: Options for experts, which only `--help-all` shows.
 EXPERT = frozenset(
     {
-        *("--within", "--value", "--normalise", "--sign-zero", "--arithmetic", "--seed"),
+        *(
+            "--layers",
+            "--within",
+            "--value",
+            "--normalise",
+            "--sign-zero",
+            "--arithmetic",
+            "--seed",
+        ),
         *("--coupling", "--solver", "--sparsity", "--form", "--samples"),
         *("--confidence", "--question-timeout", "--memory-limit", "--processes", "--scheduler"),
         *(

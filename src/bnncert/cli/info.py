@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bnncert.cli.options import JsonOption, ModelArgument
+from bnncert.cli.grouping import grouped
+from bnncert.cli.options import JsonOption, LayersOption, ModelArgument
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.model.formats.atomic import write_atomically
 
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     from bnncert.model.network import Network
 
 
+@grouped
 def info(
     model: ModelArgument,
+    layers: LayersOption = None,
     json_: JsonOption = None,
     thresholds: Annotated[
         Path | None,
@@ -28,8 +31,8 @@ def info(
     from bnncert.model.loading import load
     from bnncert.report.tables import network_table
 
-    refuse_unwritable(json_path(json_), thresholds, read=(model,))
-    network = load(model)
+    refuse_unwritable(json_path(json_), thresholds, read=(model, layers))
+    network = load(model, layers)
     console = PlainConsole(stderr=json_ == "-")
     shape = " x ".join(map(str, network.input_shape))
     box = "not stated"

@@ -53,6 +53,12 @@ ModelArgument = Annotated[
         "demo:sparse or demo:dense.",
     ),
 ]
+LayersOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--layers", help="JSON file with the layers of a PyTorch checkpoint or of Keras weights."
+    ),
+]
 InputArgument = Annotated[
     str | None, point_argument("input", "Point or image folder, instead of --input.")
 ]
@@ -276,8 +282,8 @@ class PointOptions:
         str | None,
         point_option(
             "--input",
-            "Point: .npy, FILE.npz:KEY, an image file or a folder of images; or a bundled image as "
-            "in demo:0.",
+            "Point: .npy, FILE.npz:KEY, .csv, an image file or a folder of images; or a bundled "
+            "image as in demo:0.",
         ),
     ] = None
     index: IndexOption = None
@@ -393,6 +399,14 @@ class SharedMethodOptions(MethodOptions):
     """The settings of commands whose search can be shared by the workers of a scheduler."""
 
     cluster: SchedulerOption = None
+    solver: Annotated[
+        SolverName | None,
+        typer.Option(
+            "--solver",
+            help="Back end of sdp and the sdp-* methods: structured (default where it fits), "
+            "clarabel, scs or mosek, for sdp also low-rank; highs (milp), scip (minp) or gurobi.",
+        ),
+    ] = None
 
     @contextmanager
     def connected(self, console: Console) -> Iterator[Options]:
@@ -422,14 +436,6 @@ class BoundMethodOptions(SharedMethodOptions):
         Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")
     ] = "lattice"
     samples: Annotated[int, typer.Option("--samples", help="Points that sample draws.")] = 10_000
-    solver: Annotated[
-        SolverName | None,
-        typer.Option(
-            "--solver",
-            help="Back end of sdp and the sdp-* methods: structured (default where it fits), "
-            "clarabel, scs or mosek, for sdp also low-rank; highs (milp), scip (minp) or gurobi.",
-        ),
-    ] = None
     sparsity: Annotated[
         Literal["layered", "pairwise", "chordal", "dense"] | None,
         typer.Option(

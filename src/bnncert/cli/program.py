@@ -22,6 +22,7 @@ from bnncert.cli.help_topics import TopicCommand, write_commands
 from bnncert.cli.interrupts import INTERRUPTED, leaving_on_interrupt
 from bnncert.cli.project_defaults import ProjectDefaults, find_defaults
 from bnncert.cli.time_limit import is_command_line
+from bnncert.cli.usage_errors import usage_text
 from bnncert.errors import BnncertError, InputError
 from bnncert.version import __version__
 
@@ -252,7 +253,8 @@ def main() -> None:
     except typer.Exit as error:
         code = error.exit_code
     except usage_error as error:
-        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        shown = (name for name, entry in _ENTRIES.items() if not entry.hidden)
+        text = usage_text(error, shown, _imported)
         if type(error).__name__ == "NoArgsIsHelpError" or not text:
             # Without arguments the message would be the whole help text.
             text = "no command given; see bnncert --help"

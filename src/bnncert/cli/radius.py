@@ -17,6 +17,7 @@ from bnncert.cli.options import (
     CentreOptions,
     CounterexampleOutputs,
     GridOption,
+    LayersOption,
     ModelArgument,
     PrintOptions,
     ScalingOptions,
@@ -117,6 +118,7 @@ def radius(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    layers: LayersOption = None,
     point: CentreOptions,
     search: SearchOptions,
     scaling: ScalingOptions,
@@ -135,13 +137,13 @@ def radius(
     point, method = with_argument(point), settings.method
     # Wrong values are refused before the network is read.
     settings.options()
-    consoles = begin(ctx, printing, outputs, (model, point.input_, point.labels), method)
+    consoles = begin(ctx, printing, outputs, (model, layers, point.input_, point.labels), method)
     # The JSON file may replace the one from which the search continues.
     refuse_clashes((outputs.certificate, outputs.save_counterexample), (outputs.resume,))
     _refuse_useless(ctx, point, search)
     if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
-    network = read_network(model, settings.sign_zero)
+    network = read_network(model, settings.sign_zero, layers)
     shape = BallShape(point.norm, "0", search.within, search.grid, point.value)
     points = read_points(network, point, shape, scaling)
     points, maximum, gap = search.limits(points, read_clip(scaling.clip))
@@ -204,8 +206,6 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
 @dataclass(frozen=True, eq=False)
 class _RadiusView(AnswerView["RadiusResult"]):
     """Prints the two sides of a search."""
-
-    keeps_unfinished = False
 
     unit: RadiusUnit
 

@@ -13,7 +13,14 @@ import typer
 from bnncert.cli.answer_view import AnswerView, begin
 from bnncert.cli.bundled_names import point_source
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import ModelArgument, Outputs, PrintOptions, SharedMethodOptions, read_clip
+from bnncert.cli.options import (
+    LayersOption,
+    ModelArgument,
+    Outputs,
+    PrintOptions,
+    SharedMethodOptions,
+    read_clip,
+)
 from bnncert.cli.output import network_tree
 from bnncert.errors import InputError
 
@@ -79,6 +86,7 @@ def monotone(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    layers: LayersOption = None,
     feature: Annotated[
         str,
         typer.Option(
@@ -106,7 +114,7 @@ def monotone(
     """Decide whether a class or score is monotone in a feature, with a pair of inputs if not."""
     from bnncert.questions.relations.relations import monotone as monotone_api
 
-    command = _RelationCommand(ctx, model, table, settings, outputs, printing)
+    command = _RelationCommand(ctx, model, layers, table, settings, outputs, printing)
     found, values = command.feature(feature)
     if not isinstance(found, int):
         raise InputError(f"--feature is {feature}; a one-hot group has no order")
@@ -131,6 +139,7 @@ def fair(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    layers: LayersOption = None,
     protect: Annotated[
         list[str],
         typer.Option(
@@ -147,7 +156,7 @@ def fair(
     """Decide whether protected attributes can change the class, with a pair of inputs if so."""
     from bnncert.questions.relations.relations import fair as fair_api
 
-    command = _RelationCommand(ctx, model, table, settings, outputs, printing)
+    command = _RelationCommand(ctx, model, layers, table, settings, outputs, printing)
     protected: list[int | tuple[int, ...]] = []
     values: dict[int, list[float]] = {}
     for text in protect:
@@ -178,6 +187,7 @@ class _RelationCommand:
 
     ctx: typer.Context
     model: Path
+    layers: Path | None
     table: TableOptions
     settings: SharedMethodOptions
     outputs: Outputs
@@ -185,7 +195,7 @@ class _RelationCommand:
     consoles: Consoles = field(init=False)
 
     def __post_init__(self, printing: PrintOptions) -> None:
-        read = (self.model, self.table.table, self.table.input_)
+        read = (self.model, self.layers, self.table.table, self.table.input_)
         self.consoles = begin(self.ctx, printing, self.outputs, read, self.settings.method)
 
     @cached_property
@@ -193,7 +203,7 @@ class _RelationCommand:
         """The network."""
         from bnncert.cli.command_question import read_network
 
-        return read_network(self.model, self.settings.sign_zero)
+        return read_network(self.model, self.settings.sign_zero, self.layers)
 
     @cached_property
     def columns(self) -> TableColumns:

@@ -28,8 +28,6 @@ def question_tree(network: Network, region: InputSet | None, **settings: Any) ->
 class ResultView(AnswerView["Result"]):
     """Prints the result of `bound`, and of `verify` for a ball."""
 
-    keeps_unfinished = False
-
     asked: Asked
     explain: bool
 

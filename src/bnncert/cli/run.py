@@ -19,6 +19,7 @@ from bnncert.cli.options import (
     ChangeNormOption,
     GridOption,
     LabelsOption,
+    LayersOption,
     MemoryOption,
     MethodOption,
     ModelArgument,
@@ -99,6 +100,7 @@ def run(
     *,
     ctx: typer.Context,
     model: ModelArgument,
+    layers: LayersOption = None,
     out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
     points: PointsOptions,
     scaling: ScalingOptions,
@@ -118,11 +120,11 @@ def run(
     if place.workers == 1:
         # A single worker needs no process of its own.
         place = replace(place, workers=0)
-    refuse_unwritable(out, read=(model, points.data, points.labels))
+    refuse_unwritable(out, read=(model, layers, points.data, points.labels))
     folder = answering.certificates
     if folder is not None:
         make_folder(folder)
-    plan_with, seconds = _planner(model, points, scaling, answering), answering.timeout
+    plan_with, seconds = _planner(model, layers, points, scaling, answering), answering.timeout
     plan = plan_with(seconds)
     with ResultsFile(out) as results:
         if is_default(ctx, "timeout") and results.answered():
@@ -142,7 +144,11 @@ def run(
 
 
 def _planner(
-    model: Path, points: PointsOptions, scaling: ScalingOptions, answering: AnsweringOptions
+    model: Path,
+    layers: Path | None,
+    points: PointsOptions,
+    scaling: ScalingOptions,
+    answering: AnsweringOptions,
 ) -> Callable[[float], Plan]:
     """Read the network and the points; return what plans the instances with a time limit."""
     from bnncert.cli.command_question import balls_option, large_radius, radius_option, read_network
@@ -151,7 +157,7 @@ def _planner(
     from bnncert.results.labelled_points import read_data
     from bnncert.results.plan import Selection, plan_run
 
-    network = read_network(model, answering.sign_zero)
+    network = read_network(model, answering.sign_zero, layers)
     source, index = point_source(points.data, None)
     selection = Selection(points.first, points.count)
     if index is not None:

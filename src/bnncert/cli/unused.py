@@ -53,6 +53,11 @@ def refuse_beside_query(ctx: typer.Context, query: str) -> None:
     """Raise if options of a ball are given together with a VNN-LIB query."""
     given = given_options(ctx)
     flags = [given[name] for name in BALL_PARAMETERS if name in given]
+    if flags and not query.endswith((".vnnlib", ".vnnlib.gz")):
+        raise InputError(
+            f"{query}: neither points (.npy, .npz, .csv, an image or a folder of them) nor a query "
+            "(.vnnlib)"
+        )
     if flags:
         verb = "describes" if len(flags) == 1 else "describe"
         raise InputError(

@@ -15,6 +15,7 @@ from bnncert.cli.options import (
     ArithmeticOption,
     BallOptions,
     ExplainOption,
+    LayersOption,
     ModelArgument,
     PrintOptions,
     ScalingOptions,
@@ -63,6 +64,7 @@ def verify(
     ctx: typer.Context,
     model: ModelArgument,
     networks: NetworksOption = None,
+    layers: LayersOption = None,
     ball: VerifiedBallOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
@@ -88,6 +90,8 @@ def verify(
         refuse_beside_query(ctx, str(model))
         if ball.place is not None:
             raise InputError(f"{ball.place}: with --network the only argument is the query")
+        if layers is not None:
+            raise InputError(f"{layers}: the networks of --network have no --layers")
         starting = partial(begin, ctx, printing, outputs, method=settings.method)
         ask_standard(ctx, model, networks, settings, arithmetic, (starting, outputs, explain))
     if model.name.removesuffix(".gz").endswith(".vnnlib"):
@@ -100,8 +104,10 @@ def verify(
     else:
         refuse_beside_query(ctx, spec)
     options, limit, method = settings.options(), settings.timeout, settings.method
-    consoles = begin(ctx, printing, outputs, (model, spec, ball.input_, ball.labels), method)
-    network = read_network(model, settings.sign_zero)
+    consoles = begin(
+        ctx, printing, outputs, (model, layers, spec, ball.input_, ball.labels), method
+    )
+    network = read_network(model, settings.sign_zero, layers)
     settled = {"seed": settings.seed, "arithmetic": arithmetic}
     keywords: dict[str, Any] = {"sign_zero": settings.sign_zero, "arithmetic": arithmetic}
     question = query = opening = None
@@ -168,6 +174,7 @@ def _verify_folder(
         value=points.balls.value,
         arithmetic=arithmetic,
         processes=settings.processes,
+        solver=settings.solver,
     )
 
     def say(text: str) -> None:

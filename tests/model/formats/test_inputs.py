@@ -185,9 +185,7 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path, suffix: str) -> N
     refuse(tmp_path / f"folder.{suffix}")
 
 
-@pytest.mark.parametrize(
-    "array", [np.array(["a"]), np.array([1j]), np.array([True]), np.zeros((0, 2))]
-)
+@pytest.mark.parametrize("array", [np.array(["a"]), np.array([1j]), np.array([True])])
 def test_what_is_no_real_number_is_refused(tmp_path: Path, array: npt.NDArray[Any]) -> None:
     np.save(tmp_path / "x.npy", array)
     assert str(array.dtype) in refuse(tmp_path / "x.npy")
@@ -266,3 +264,33 @@ def test_channels_move_in_both_directions_and_in_a_batch_of_one(
     for index in (None, 0) if batch != 2 else (0, 1):
         point = pick_point(array, index, wanted.shape, None, "x")
         np.testing.assert_array_equal(point, wanted.reshape(-1))
+
+
+def test_tables_of_numbers_are_points(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    for text in ("1,-0.5\n2,3e-1\n", "a;b\n1;-0.5\n2;0.3\n\n", "\ufeff1\t-.5\r\n2\t.3\r\n"):
+        file.write_bytes(text.encode())
+        assert read_array(str(file)).tolist() == [[1.0, -0.5], [2.0, 0.3]]
+    file.write_text("1 2 3\n")
+    assert read_array(str(file)).tolist() == [[1.0, 2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "a table without numbers"),
+        ("a,b\n", "a table without numbers"),
+        ("1,2\n3,x\n", "could not convert string 'x' to float64 at row"),
+        ("1,2\n3\n", "the number of columns changed from 2 to 1 at row"),
+    ],
+)
+def test_broken_tables(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    assert why in refuse(tmp_path / "x.csv")
+
+
+def test_what_is_no_array_names_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "expected .npy, .npz, .csv or an image" in refuse(tmp_path / "notes.txt")
+    np.save(tmp_path / "none.npy", np.zeros((0, 4)))
+    assert "an empty array, of shape (0, 4); expected points" in refuse(tmp_path / "none.npy")

@@ -1,4 +1,4 @@
-"""Points to verify around: .npy, .npz (`file.npz:key`) and image files."""
+"""Points to verify around: .npy, .npz (`file.npz:key`), .csv and image files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.errors import FormatError
+from bnncert.errors import FormatError, reason
 from bnncert.model.formats.file_content import (
     ZIP_MAGIC,
     array_names,
@@ -20,6 +20,9 @@ from bnncert.model.formats.file_content import (
     read_npy,
 )
 from bnncert.model.formats.images import is_image, read_image
+
+#: The first bytes of .npy files.
+NPY_MAGIC = b"\x93NUMPY"
 
 
 def read_array(text: str) -> npt.NDArray[Any]:
@@ -32,6 +35,10 @@ def read_array(text: str) -> npt.NDArray[Any]:
     if not content.startswith(ZIP_MAGIC):
         if key is not None:
             raise FormatError(f"{path}: not an archive of arrays, but {key!r} was asked for")
+        if path.suffix.lower() == ".csv":
+            return _checked(_read_table(content, path), str(path))
+        if not content.startswith(NPY_MAGIC):
+            raise FormatError(f"{path}: no points; expected .npy, .npz, .csv or an image")
         return _checked(read_npy(content, path), str(path))
     with open_archive(content, path, ".npz") as archive:
         names = array_names(archive)
@@ -65,9 +72,34 @@ def split_key(text: str, suffixes: Sequence[str] = (".npz",)) -> tuple[str, str 
     return (head, key) if colon and Path(head).suffix in suffixes else (text, None)
 
 
+def _read_table(content: bytes, path: Path) -> npt.NDArray[Any]:
+    """Read numbers in rows, one point each; a first row of names is left out."""
+    lines = [line for line in content.decode("utf-8-sig", "replace").splitlines() if line.strip()]
+    delimiter = next((mark for mark in ",;\t" if lines and mark in lines[0]), None)
+    if lines and not all(map(_is_number, lines[0].split(delimiter))):
+        del lines[0]
+    if not lines:
+        raise FormatError(f"{path}: a table without numbers; expected a point in each row")
+    try:
+        return np.loadtxt(lines, delimiter=delimiter, ndmin=2, comments=None)
+    except ValueError as error:
+        why = reason(error).replace("row", "row of numbers")
+        raise FormatError(f"{path}: not a table of numbers ({why})") from error
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
 def _checked(array: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    if array.size == 0:
+        raise FormatError(f"{where}: an empty array, of shape {array.shape}; expected points")
     real = np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)
-    if not real or array.size == 0:
+    if not real:
         raise FormatError(
             f"{where}: array of type {array.dtype} and shape {array.shape}; expected real numbers"
         )

@@ -70,6 +70,11 @@ def read_description(
     return read_onnx(content, source, path.parent, limits)
 
 
+def takes_layers(path: Path) -> bool:
+    """Whether a file may have weights only, whose layers another file describes."""
+    return _family(read_bytes(path), path, DEFAULT_LIMITS) is not None
+
+
 def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "checkpoint"] | None:
     """Recognise files of Keras and PyTorch, None for other files."""
     if content.startswith(ZIP_MAGIC):
@@ -114,8 +119,15 @@ def _read_pair(weights: Path, config: bytes, source: str, limits: Limits) -> Mod
 def _read_checkpoint(
     content: bytes, path: Path, layers: Path | None, limits: Limits
 ) -> ModelDescription:
-    from bnncert.model.formats.torch.checkpoint import read_checkpoint
+    from bnncert.model.formats.torch.checkpoint import pickled_class, read_checkpoint
 
+    whole = None if path.suffix == ".safetensors" else pickled_class(content, path, limits)
+    if whole is not None:
+        raise FormatError(
+            f"{path}: a whole pickled model (its class is {whole}), which cannot be read without "
+            "running code; save model.state_dict(), or export it to ONNX, or call "
+            "bnncert.from_torch(model, input_shape) and save the network"
+        )
     beside = path.with_suffix(".layers.json")
     if layers is None and not beside.exists():
         raise FormatError(
