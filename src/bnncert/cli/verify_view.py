@@ -82,14 +82,14 @@ class VerifyView(ResultView):
 
     def written(self, found: Result, *, is_interrupted: bool) -> Iterator[str]:
         """Write the counterexample and VNN-COMP's result file."""
-        from bnncert.report.vnncomp_files import vnncomp_result
-
         assert isinstance(self.outputs, VerifyOutputs)
         if is_interrupted:
             return
         if self.saved is not None:
             yield self.saved.write(found.counterexample)
         if self.outputs.witness is not None:
+            from bnncert.report.vnncomp_files import vnncomp_result
+
             if self.query is not None:
                 found = replayable(self.networks, self.query, found)
             write_atomically(self.outputs.witness, vnncomp_result(found, self.query))
