@@ -13,7 +13,7 @@ from bnncert.engine.answer import Interrupted
 from bnncert.model.formats.images import read_png
 from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.questions.explain.explanation_search import ExplanationSearch
-from tests.cli.diamond import Run
+from tests.cli.diamond import Run, read_json
 
 
 def seconds_masked(text: str) -> str:
@@ -79,13 +79,14 @@ def test_pictures(run: Run, folder: Path) -> None:
     pixels = read[0]
     side = pixels.shape[0] // 3
     small = pixels[side // 2 :: side, side // 2 :: side].astype(int)
-    assert small.shape == (3, 6, 3)
+    # The image, the kept inputs, the nearest witness, and what it changes.
+    assert small.shape == (3, 12, 3)
     # Marked pixels are orange, the others grey.
     is_grey = (small[..., 0] == small[..., 1]) & (small[..., 1] == small[..., 2])
-    assert is_grey.tolist() == [[True] * 6, [True] * 3 + [False] * 3, [True] * 6]
+    assert is_grey[:, :6].tolist() == [[True] * 6, [True] * 3 + [False] * 3, [True] * 6]
     assert run(*asked, "--picture", "row.html").code == 0
     page = Path("row.html").read_text("utf-8")
-    assert page.count("<img ") == 2
+    assert page.count("<img ") == 4
     assert "3 of 9 inputs suffice for class 1" in page
     done = run(*asked, "--picture", "-")
     # The image and the kept inputs have the same bright row.
@@ -93,7 +94,68 @@ def test_pictures(run: Run, folder: Path) -> None:
     assert "other inputs: in [0, 1], grid of step 1 from 0" in done.out
 
 
+def bright_rows(shape: list[int]) -> bnncert.Network:
+    """Class 1 if the upper left quarter of a 4 x 4 image is bright enough, in all channels."""
+    channels = int(np.prod(shape)) // 16
+    quarter = np.zeros((4, 4))
+    quarter[:2, :2] = 1
+    last = shape[-1] == channels
+    row = np.stack([quarter] * channels, axis=-1 if last and len(shape) == 3 else 0).reshape(1, -1)
+    return bnncert.Network.from_arrays(
+        [row, [[-1], [1]]],
+        [[0.5 - 4 * channels], [0, 0]],
+        input_lo=0,
+        input_hi=1,
+        input_shape=shape,
+    )
+
+
+@pytest.mark.parametrize("shape", [[16], [4, 4], [1, 4, 4], [4, 4, 1], [3, 4, 4], [4, 4, 3], [48]])
+def test_blocks_of_pixels(run: Run, folder: Path, shape: list[int]) -> None:
+    """The upper left block alone counts, with all its channels."""
+    net = bright_rows(shape)
+    net.save("net.npz")
+    np.save("x.npy", np.ones(net.inputs).reshape(shape))
+    asked = ("explain", "net.npz", "x.npy", "--grid", "1", "--blocks", "2")
+    done = run(*asked, "--json", "a.json", "--certificate", "c.bnncert", "--picture", "p.html")
+    assert done.code == 0
+    assert "1 of 4 blocks of 2 x 2 pixels suffices for class 1, and it is needed" in done.out
+    assert "kept blocks (row,column from 0): (0,0)" in done.out
+    found = read_json(folder / "a.json")
+    assert (found["kept_blocks"], found["needed"], found["open"]) == ([0], [0], [])
+    assert len(found["kept"]) == net.inputs // 4
+    assert np.all(net.layers[0].weights.toarray()[0, found["kept"]] == 1)
+    page = Path("p.html").read_text("utf-8")
+    assert page.count("<img ") == 4
+    assert "1 kept blocks" in page and "class 0 with block (0,0) free" in page
+    checked = run("check", "c.bnncert", "--model", "net.npz")
+    assert checked.code == 0
+    assert "with 1 of 4 blocks of 2 x 2 pixels (inputs " in checked.out
+    assert "; this block is needed" in checked.out
+
+
+def test_blocks_at_the_border_are_smaller(run: Run, folder: Path) -> None:
+    bright_rows([4, 4]).save("net.npz")
+    np.save("x.npy", np.ones((4, 4)))
+    done = run("explain", "net.npz", "x.npy", "--grid", "1", "--blocks", "3", "--picture", "p.png")
+    assert "1 of 4 blocks of 3 x 3 pixels suffices for class 1" in done.out
+    assert "what changed" in done.out
+    read = read_png(Path("p.png").read_bytes(), Path("p.png"))
+    assert read is not None
+    pixels = read[0]
+    side = pixels.shape[0] // 4
+    small = pixels[side // 2 :: side, side // 2 :: side].astype(int)
+    assert small.shape == (4, 16, 3)
+    # The second picture has the block of 3 x 3 pixels in orange; the third one is a dark pixel.
+    is_grey = small[..., 0] == small[..., 2]
+    assert (~is_grey[:, 4:8]).sum() == 9 and not is_grey[:3, 4:7].any()
+    assert (small[:, 8:12, 0] == 0).sum() >= 1
+
+
 REFUSED = {
+    "blocks of nothing": (("x.npy", "--blocks", "0"), "blocks is 0; expected a whole number"),
+    "blocks of two numbers": (("x.npy", "--blocks", "2"), "(2,) are not an image, which has"),
+    "blocks in words": (("x.npy", "--blocks", "four"), "--blocks"),
     "no image": ((), "--input is missing; give the image that is to be explained"),
     "another class": (("x.npy", "--label", "1"), "x.npy: the image does not have class 1: the"),
     "no such class": (("x.npy", "--label", "7"), "label is 7; the network has classes 0 to 2"),

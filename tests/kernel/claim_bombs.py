@@ -279,6 +279,7 @@ def explanation() -> Bomb:
     arrays |= {"changed": np.zeros(many, dtype="|i1"), "values": np.zeros(many)}
     arrays |= {k: np.zeros(size) for k in ("center", "clip_lo", "clip_hi")}
     details = {"label": 0, "ties": "violation", "region": {"region": "linf", "radius": "1"}}
+    details |= {"blocks": None}
     return Bomb(net, [claim("explanation", details | {"exact": {str(many): "1"}}, **arrays)])
 
 

@@ -191,7 +191,37 @@ def test_a_small_radius_is_stated(network: bnncert.Network, tmp_path: Path) -> N
     assert report is None or "within 0.0 of the image, in [-1, 1]" in report.statement
 
 
+def test_blocks_in_words(tmp_path: Path) -> None:
+    # The class is 0 if the two pixels of the left column are bright; the others do not count.
+    net = bnncert.Network.from_arrays(
+        [[[1, 0, 1, 0]], [[1], [-1]]], [[-1.25], [0, 0]], input_lo=0, input_hi=1
+    )
+    path = tmp_path / "a.cert"
+    found = bnncert.explain(net, [1, 0, 1, 1], blocks=1, timeout=60, certificate=path)
+    assert found.kept_units == (0, 2) and found.minimal
+    shown = "with 2 of 4 blocks of 1 x 1 pixels (inputs 2 x 2) as in the image and all others"
+    assert check(path, net).statement.startswith(shown)
+    found = bnncert.explain(net, [1, 0, 1, 1], blocks=2, timeout=60, certificate=path)
+    assert found.kept_units == (0,) and found.kept == (0, 1, 2, 3) and found.minimal
+    assert check(path, net).statement.startswith(
+        "with all 1 blocks of 2 x 2 pixels (inputs 2 x 2) as in the image, the class is 0; this "
+        "block is needed if it may be anywhere in [0, 1]"
+    )
+    # The witness of the block changes inputs that a claim about single inputs keeps.
+    sections = unpack(path)
+    for blocks in (None, {"side": 1, "shape": [1, 2, 2, 1]}, {"side": 2, "shape": [1, 1, 4, 1]}):
+        sections[0].fields["details"]["blocks"] = blocks
+        assert accepted(pack(tmp_path / "b.cert", sections), net) is None
+
+
 CHANGES: dict[str, dict[str, Any]] = {
+    "blocks of nothing": {"blocks": {"side": 0, "shape": [1, 1, 3, 1]}},
+    "blocks of another image": {"blocks": {"side": 1, "shape": [1, 2, 2, 1]}},
+    "blocks without a shape": {"blocks": {"side": 1}},
+    "blocks of three sizes": {"blocks": {"side": 1, "shape": [1, 3, 1]}},
+    "blocks of floats": {"blocks": {"side": 1.0, "shape": [1, 1, 3, 1]}},
+    "blocks of a text": {"blocks": "pixels"},
+    "larger blocks": {"blocks": {"side": 2, "shape": [1, 1, 3, 1]}},
     "a list of exact numbers": {"exact": []},
     "an exact number of no change": {"exact": {"99": "1"}},
     "an exact number besides another one": {"exact": {"0": "1/3"}},

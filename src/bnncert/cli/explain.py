@@ -50,6 +50,14 @@ class DomainOptions:
         ),
     ] = None
     grid: GridOption = None
+    blocks: Annotated[
+        int | None,
+        typer.Option(
+            "--blocks",
+            metavar="N",
+            help="Explain by blocks of N x N pixels, which are kept or free as a whole.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,7 @@ def _read(
 ) -> tuple[CommandQuestion, Domain]:
     """Return the image with its class, and the values that other inputs may take."""
     from bnncert.cli.command_question import read_decision
+    from bnncert.questions.explain.explain import blocks_of
     from bnncert.questions.explain.explanation_answer import Domain
     from bnncert.regions import Ball
 
@@ -151,7 +160,11 @@ def _read(
     ball = question.region
     assert isinstance(ball, Ball)
     try:
-        return question, Domain(ball, question.unit.text(ball.stated_radius))
+        blocks = None
+        if domain.blocks is not None:
+            shapes = (question.image_shape, network.input_shape)
+            blocks = blocks_of(domain.blocks, *(shape for shape in shapes if shape))
+        return question, Domain(ball, question.unit.text(ball.stated_radius), blocks)
     except InputError as error:
         raise InputError(f"{question.where}: {error}") from error
 
@@ -184,8 +197,13 @@ class _ExplanationView(RecordedView["Explanation"]):
         if self.consoles.verbose:
             console.print(str(found.table(certificate=False)), soft_wrap=True)
         self.consoles.answer.print(found.heading, soft_wrap=True)
-        if 0 < len(found.kept) <= MOST_LISTED:
-            console.print(f"kept inputs: {', '.join(map(str, found.kept))}")
+        kept, blocks = found.kept_units, found.domain.blocks
+        if 0 < len(kept) <= MOST_LISTED:
+            if blocks is None:
+                console.print(f"kept inputs: {', '.join(map(str, kept))}")
+            else:
+                places = " ".join(f"({row},{column})" for row, column in map(blocks.place, kept))
+                console.print(f"kept blocks (row,column from 0): {places}", soft_wrap=True)
         console.print(f"other inputs: {found.domain.text}", soft_wrap=True)
         if found.out_of_time and not found.minimal:
             console.print("the time limit ended the search; a longer one may give a smaller set")

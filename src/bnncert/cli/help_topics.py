@@ -18,7 +18,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         *("--table", "--feature", "--protect", "--one-hot"),
     ),
     "Region": (
-        *("--norm", "--radius", "--within", "--value", "--grid", "--clip", "--max"),
+        *("--norm", "--radius", "--within", "--value", "--grid", "--blocks", "--clip", "--max"),
         *("--tolerance", "--exact", "--rivals", "--ties", "--sign-zero", "--arithmetic"),
         *("--layer", "--step", "--score", "--decreasing"),
     ),

@@ -46,6 +46,28 @@ def as_image(point: FloatArray, *shapes: tuple[int, ...]) -> FloatArray | None:
     return None
 
 
+def image_layout(shape: tuple[int, ...]) -> tuple[int, int, int, int] | None:
+    """Find channels before the rows, height, width and channels behind the columns of an image.
+
+    A flat input is a square image of one channel, or of three one after the other; of three sizes
+    the channels are the first one, unless only the last one is a number of channels (1 or 3).
+    None if it is not an image.
+    """
+    if len(shape) == 1:
+        for channels in (1, 3):
+            side = math.isqrt(shape[0] // channels)
+            if side and channels * side * side == shape[0]:
+                return (channels, side, side, 1)
+        return None
+    if len(shape) == 2:
+        return (1, shape[0], shape[1], 1)
+    if len(shape) != 3:
+        return None
+    if shape[0] not in (1, 3) and shape[2] in (1, 3):
+        return (1, *shape)
+    return (*shape, 1)
+
+
 def pixel_inputs(shape: tuple[int, ...]) -> IntArray | None:
     """Find the inputs of every pixel, as (height, width, channels); None if there is no image."""
     image = as_image(np.arange(math.prod(shape), dtype=np.float64), shape)

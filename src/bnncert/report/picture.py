@@ -119,39 +119,61 @@ class KeptPicture:
     def _as_image(self, point: FloatArray) -> FloatArray:
         return requested_image(point, self.shape, "--picture")
 
-    def _scaled(self) -> FloatArray:
-        """Scale the image to values from 0 to 1."""
-        return self._as_image((self.image - self.lo) / np.maximum(self.hi - self.lo, 1e-300))
+    def _scaled(self, point: FloatArray) -> FloatArray:
+        """Scale a point to an image with values from 0 to 1."""
+        return self._as_image((point - self.lo) / np.maximum(self.hi - self.lo, 1e-300))
 
-    def _pixels(self, found: Explanation) -> list[npt.NDArray[np.uint8]]:
-        """Draw the image and the marked one, both in colour to stand side by side."""
-        kept = self._as_image(found.mask.astype(np.float64))
-        plain = shades(self._scaled(), 0.0, 1.0)
-        coloured = plain if plain.ndim == 3 else np.repeat(plain[..., None], 3, axis=2)
-        return [coloured, marked(plain, kept > 0)]
+    def _pictures(self, found: Explanation) -> list[tuple[str, npt.NDArray[np.uint8]]]:
+        """Draw the image, the kept units, and the nearest witness with its difference, in colour.
+
+        The difference has its own scale, because a witness may be too near to be told apart.
+        """
+        units = "inputs" if found.domain.blocks is None else "blocks"
+        before = self._scaled(self.image)
+        plain, kept = shades(before, 0.0, 1.0), self._as_image(found.mask.astype(np.float64))
+        shown = [
+            (f"class {found.label}", plain),
+            (f"{len(found.kept_units)} kept {units}", marked(plain, kept > 0)),
+        ]
+        if found.nearest is not None:
+            unit, witness = found.nearest
+            after = self._scaled(witness.point)
+            freed = f"input {unit}"
+            if found.domain.blocks is not None:
+                freed = "block ({},{})".format(*found.domain.blocks.place(unit))
+            other = "another class" if witness.predicted is None else f"class {witness.predicted}"
+            shown += [
+                (f"{other} with {freed} free", shades(after, 0.0, 1.0)),
+                ("what changed", difference(before, after)),
+            ]
+        return [(name, p if p.ndim == 3 else np.repeat(p[..., None], 3, 2)) for name, p in shown]
 
     def write(self, found: Explanation) -> str:
         """Write the file and return a sentence about it."""
         assert self.path is not None
-        pictures = self._pixels(found)
+        shown = self._pictures(found)
         if self.path.suffix.lower() == ".html":
-            captions = (f"class {found.label}", f"{len(found.kept)} kept inputs")
-            body = figures(list(zip(captions, pictures, strict=True)))
             page = f'<!DOCTYPE html><meta charset="utf-8"><title>{found.summary}</title>'
-            write_atomically(self.path, f"{page}<p>{found.summary}</p>{body}\n")
+            write_atomically(self.path, f"{page}<p>{found.summary}</p>{figures(shown)}\n")
         else:
+            pictures = [pixels for _, pixels in shown]
             times = max(1, -(-LEAST_SIDE // min(pictures[0].shape[:2])))
             wide = np.hstack(pictures).repeat(times, axis=0).repeat(times, axis=1)
             write_atomically(self.path, png_bytes(wide))
-        return f"picture: {self.path} (the image, and the image with the kept inputs in orange)"
+        units = "inputs" if found.domain.blocks is None else "blocks"
+        parts = f"the image, and the image with the kept {units} in orange"
+        if len(shown) > 2:
+            parts = f"the image, the kept {units} in orange, {shown[2][0]}, {shown[3][0]}"
+        return f"picture: {self.path} ({parts})"
 
     def lines(self, found: Explanation, *, colour: bool) -> list[Text]:
         """Return the image and the kept inputs as lines for a terminal."""
         kept = self._as_image(found.mask.astype(np.float64))
         places = kept if kept.ndim == 2 else kept.max(axis=2)
+        units = "inputs" if found.domain.blocks is None else "blocks"
         blocks = [
-            ("image", grey_lines(self._scaled(), colour=colour)),
-            ("kept inputs", picture_lines(places, 0.0, 1.0, colour=colour)),
+            ("image", grey_lines(self._scaled(self.image), colour=colour)),
+            (f"kept {units}", picture_lines(places, 0.0, 1.0, colour=colour)),
         ]
         return side_by_side(blocks)
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 
 import bnncert
 from bnncert.kernel.container import Section
+from bnncert.kernel.rules.pixel_blocks import PixelBlocks
 from bnncert.questions.explain import free_points as enumeration
+from bnncert.questions.explain.explanation_answer import Domain
 from tests.guarded import Guarded, how, stated_points, wanted
 from tests.kernel.stated_regions import last_layers
 from tests.plain_network import TIES, PlainNetwork, is_other, quarters, random_plain
 
-#: How often methods decide instead of an enumeration.
-METHODS = 0.5
+#: How often methods decide instead of an enumeration, and how often the units are blocks.
+METHODS, BLOCKS = 0.5, 0.4
 
 
 class Explained:
@@ -37,7 +40,26 @@ class Explained:
         if rng.random() < 0.7:
             self.label = min(net.classes_at(self.image))
         self._known: dict[tuple[int, ...], bool] = {}
+        self.blocks: dict[str, Any] | None = None
+        if rng.random() < BLOCKS:
+            # One row or column of pixels, or pixels of two channels in a row.
+            shapes = [[1, 1, net.inputs, 1], [1, net.inputs, 1, 1]]
+            shapes += [[2, 1, 2, 1], [1, 1, 2, 2]] if net.inputs == 4 else []
+            self.blocks = {
+                "side": int(rng.integers(1, 4)),
+                "shape": shapes[rng.integers(len(shapes))],
+            }
+        self.units = units_of(self.blocks, net.inputs)
         self.words = f"{self.ball.describe()}, {net.weights} {net.biases}, class {self.label}"
+        self.words += f", blocks {self.blocks}"
+
+    @property
+    def domain(self) -> Domain:
+        """The values of the inputs as the question takes them."""
+        if self.blocks is None:
+            return Domain(self.ball)
+        blocks = PixelBlocks(self.blocks["side"], tuple(self.blocks["shape"]))
+        return Domain(self.ball, blocks=blocks)
 
     def is_lost(self, point: tuple[int, ...]) -> bool:
         """Whether a point may have another class."""
@@ -51,6 +73,19 @@ class Explained:
         return any(self.is_lost(p) for p in product(*values))
 
 
+def units_of(blocks: dict[str, Any] | None, inputs: int) -> list[int]:
+    """Return the block of each input, or the input itself, by a loop over the pixels."""
+    if blocks is None:
+        return list(range(inputs))
+    side, (before, height, width, after) = blocks["side"], blocks["shape"]
+    assert before * height * width * after == inputs
+    corners = list(product(range(0, height, side), range(0, width, side)))
+    return [
+        corners.index((y - y % side, x - x % side))
+        for _, y, x, _ in product(range(before), range(height), range(width), range(after))
+    ]
+
+
 def explain(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     """Ask which inputs of an image suffice for its class."""
     asked, found = Explained(rng), Guarded()
@@ -60,7 +95,7 @@ def explain(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     try:
         with mock.patch.object(enumeration, "MOST_POINTS", most):
             result = bnncert.explain(
-                *(network, asked.ball, asked.label),
+                *(network, asked.domain, asked.label),
                 ties=asked.ties,
                 certificate=path,
                 **way,
@@ -73,21 +108,27 @@ def explain(rng: np.random.Generator, folder: Path, mutants: int) -> Guarded:
     found.tally[f"{len(result.kept)} of {net.inputs} kept"] += 1
     found.tally[f"sign(0) {net.sign_zero}"] += 1
     found.tally["some kept" if result.kept else "none kept"] += 1
+    found.tally["inputs" if asked.blocks is None else "blocks"] += 1
     free = set(range(net.inputs)) - set(result.kept)
+    inputs = {u: {i for i, v in enumerate(asked.units) if u == v} for u in asked.units}
+    whole = set().union(*(inputs[u] for u in result.kept_units))
+    found.expect({*result.kept} == whole, f"{asked.words}: {result.kept} are no whole blocks")
     found.expect(not asked.can_change(free), f"{asked.words}: {result.kept} do not suffice")
     decided = way["method"] == "auto"
-    for i in result.kept if decided else result.witnesses:
-        found.expect(asked.can_change(free | {i}), f"{asked.words}: {i} of {result.kept} is free")
+    for u in result.kept_units if decided else result.witnesses:
+        larger = free | inputs[u]
+        found.expect(asked.can_change(larger), f"{asked.words}: {u} of {result.kept} is free")
     found.expect(result.minimal or not decided, f"{asked.words}: not shown to be minimal")
     found.tally["minimal" if result.minimal else "undecided"] += 1
-    found.expect({*result.open, *result.witnesses} == {*result.kept}, f"{asked.words}: {result}")
-    for i, witness in result.witnesses.items():
+    both = {*result.open, *result.witnesses}
+    found.expect(both == {*result.kept_units}, f"{asked.words}: {result}")
+    for u, witness in result.witnesses.items():
         point = quarters(witness.exact or witness.point.tolist())
         inside = all(
-            v in axis if k in free or k == i else v == x
+            v in axis if k in free or k in inputs[u] else v == x
             for k, (v, axis, x) in enumerate(zip(point, asked.axes, asked.image, strict=True))
         )
-        found.expect(inside, f"{asked.words}: the witness {point} of {i} is elsewhere")
+        found.expect(inside, f"{asked.words}: the witness {point} of {u} is elsewhere")
         found.expect(
             net.is_lost([point], asked.label, asked.ties), f"{asked.words}: {point} is no witness"
         )
@@ -102,10 +143,11 @@ def refuted(net: PlainNetwork, claim: Section) -> str | None:
     """Return what is wrong with an accepted explanation, or None."""
     details, arrays = claim.fields["details"], claim.arrays
     kept, label = set(arrays["kept"].tolist()), details["label"]
+    units = units_of(details["blocks"], net.inputs)
 
     def is_lost(fixed: set[int]) -> bool:
         """Whether the class can change while some inputs are those of the image."""
-        is_kept = np.array([i in fixed for i in range(net.inputs)])
+        is_kept = np.array([unit in fixed for unit in units])
         sides = {k: np.where(is_kept, arrays["center"], arrays[k]) for k in ("clip_lo", "clip_hi")}
         if "grid" in details["region"]:
             return net.is_lost(

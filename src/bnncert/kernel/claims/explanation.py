@@ -7,6 +7,9 @@ witness.  The part proves that the class is the label on
     { x : x_i = c_i for i in K,  x_i in the domain of input i for all others }.
 
 The witness of input i is a point of this region with i also in its domain, and has another class.
+
+If the claim states blocks of pixels, K and the witnesses are about blocks: all inputs of a kept
+block are as in the image, and the witness of a block has all its inputs in their domains.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, StatedRegi
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.counterexample import check_point
 from bnncert.kernel.geometry import Geometry
+from bnncert.kernel.rules.pixel_blocks import PixelBlocks
 from bnncert.kernel.statement import classification
 
-DETAILS = ("label", "ties", "region", "exact")
+DETAILS = ("label", "ties", "region", "exact", "blocks")
 
 #: The data box, which the region of an explanation has.
 BOX = {"clip_lo", "clip_hi"}
@@ -38,7 +42,12 @@ class ExplanationClaim:
 
     def __init__(self, section: Section, subject: Subject) -> None:
         found, network = section.details(DETAILS), subject.network
-        self._found, self._network, size = found, network, network.inputs
+        self._found, self._network = found, network
+        self._blocks = _read_blocks(found["blocks"], network.inputs)
+        #: What is kept or free as a whole, an input or a block: the one of each input.
+        self._unit = np.arange(network.inputs) if self._blocks is None else self._blocks.numbers
+        self._name = "input" if self._blocks is None else "block"
+        size = self._size
         self._whole = StatedRegion.read(section, network)
         self._arrays = self._whole.section.arrays
         if self._whole.section.fields["region"] != "linf" or not self._arrays.keys() >= BOX:
@@ -52,16 +61,23 @@ class ExplanationClaim:
         self._values = section.floats("values", changed.size)
         for numbers in (self.kept, self.needed):
             if not _is_ascending(numbers, size):
-                raise RejectedError("the inputs are not in ascending order, or do not exist")
+                raise RejectedError(
+                    f"the {self._name}s are not in ascending order, or do not exist"
+                )
         if type(found["label"]) is not int:
             raise UnreadableError("section claim: the label is not a class")
         exact = found["exact"]
         if not isinstance(exact, dict) or not all(_is_place(k, changed.size) for k in exact):
             raise UnreadableError("section claim: exact numbers of no change")
         if np.setdiff1d(self.needed, self.kept).size:
-            raise RejectedError("an input is said to be needed, but is not kept")
+            raise RejectedError(f"one {self._name} is said to be needed, but is not kept")
         if targets.size != self.needed.size or not _divides(starts, targets.size, changed.size):
             raise UnreadableError("section claim: the witnesses do not belong to the inputs")
+
+    @property
+    def _size(self) -> int:
+        """The number of inputs, or of blocks."""
+        return self._network.inputs if self._blocks is None else self._blocks.count
 
     def parts(self) -> ClaimParts:
         """Yield the region in which the kept inputs are those of the image; check all witnesses."""
@@ -74,30 +90,32 @@ class ExplanationClaim:
             try:
                 check_point(witness, statement, self._network, geometry)
             except RejectedError as error:
-                raise RejectedError(f"the witness of input {needed}: {error}") from error
+                raise RejectedError(f"the witness of {self._name} {needed}: {error}") from error
 
     def _sufficient(self) -> ClaimPart:
         """Return the part that the class is the label if the kept inputs are fixed."""
         found, region = self._found, self._whole.section
         rivals = [k for k in range(self._network.classes) if k != found["label"]]
         lo, hi = self._lo.copy(), self._hi.copy()
-        lo[self.kept] = hi[self.kept] = self._image[self.kept]
+        kept = np.isin(self._unit, self.kept)
+        lo[kept] = hi[kept] = self._image[kept]
         fixed = replace(region, arrays=self._arrays | {"clip_lo": lo, "clip_hi": hi})
         goal = classification(found["label"], rivals, found["ties"])
         return ClaimPart(self._network, fixed, goal)
 
     def shown(self) -> Shown:
         """Return which inputs suffice and which are needed, in words."""
-        kept, needed, size = self.kept.size, self.needed.size, self._image.size
+        kept, needed, size = self.kept.size, self.needed.size, self._size
         free, domain = size - kept, self._domain_words()
-        text = f"with {kept} of {size} inputs as in the image and all others {domain}"
+        units = "inputs" if self._blocks is None else self._blocks.exact_words
+        text = f"with {kept} of {size} {units} as in the image and all others {domain}"
         if not kept:
-            text = f"with all {size} inputs {domain}"
+            text = f"with all {size} {units} {domain}"
         elif not free:
-            text = f"with all {size} inputs as in the image"
+            text = f"with all {size} {units} as in the image"
         text += f", the class is {self._found['label']}"
         if 0 < needed == kept:
-            which = f"each of the {kept} is needed" if kept > 1 else "this input is needed"
+            which = f"each of the {kept} is needed" if kept > 1 else f"this {self._name} is needed"
             text += f"; {which}{'' if free else f' if it may be {domain}'}"
         elif kept:
             text += f"; {needed} of the {kept} are shown to be needed"
@@ -125,16 +143,33 @@ class ExplanationClaim:
         places = self._changed[start:stop]
         if not _is_ascending(places, self._image.size):
             raise RejectedError("the changes of a witness are not in ascending order")
-        if np.intersect1d(places, self.kept[self.kept != needed]).size:
-            raise RejectedError(f"the witness of input {needed} changes another kept input")
+        if np.any(np.isin(self._unit[places], self.kept[self.kept != needed])):
+            raise RejectedError(
+                f"the witness of {self._name} {needed} changes another kept {self._name}"
+            )
         point, exact = [Fraction(v) for v in self._image.tolist()], self._found["exact"]
         for k, i in zip(range(start, stop), places.tolist(), strict=True):
             point[i] = exactly(exact.get(str(k), str(Fraction(float(self._values[k])))))
         fields = {"target": self._targets[number], "exact": [str(v) for v in point]}
         floats = np.array([float(v) for v in point])
         if not np.array_equal(floats[places], self._values[start:stop]):
-            raise RejectedError(f"the witness of input {needed} has two different values")
+            raise RejectedError(f"the witness of {self._name} {needed} has two different values")
         return Section("point", fields, {"point": floats})
+
+
+def _read_blocks(stated: object, inputs: int) -> PixelBlocks | None:
+    """Read the blocks of the claim, None if it is about single inputs."""
+    if stated is None:
+        return None
+    try:
+        if not isinstance(stated, dict) or stated.keys() != {"side", "shape"}:
+            raise ValueError("other fields")
+        blocks = PixelBlocks(stated["side"], tuple(stated["shape"]))
+    except (TypeError, ValueError) as error:
+        raise UnreadableError("section claim: the blocks are no side and shape") from error
+    if blocks.inputs != inputs:
+        raise RejectedError("the blocks are those of an image of another size")
+    return blocks
 
 
 def _is_place(name: str, size: int) -> bool:
@@ -144,7 +179,7 @@ def _is_place(name: str, size: int) -> bool:
 
 
 def _is_ascending(numbers: IntArray, size: int) -> bool:
-    """Whether the numbers are inputs in strictly ascending order."""
+    """Whether the numbers are below `size` and in strictly ascending order."""
     inside = not numbers.size or bool(numbers[0] >= 0 and numbers[-1] < size)
     return inside and bool(np.all(np.diff(numbers) > 0))
 

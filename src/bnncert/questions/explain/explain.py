@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.replay import Replayer
 from bnncert.errors import InputError
+from bnncert.kernel.rules.pixel_blocks import PixelBlocks
 from bnncert.model.description import SignZero
 from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Problem, Ties, robustness
@@ -18,6 +20,7 @@ from bnncert.questions.explain.explanation_search import ExplanationSearch
 from bnncert.questions.prover import Effort, Prover
 from bnncert.questions.usual_limits import QUESTION_SECONDS
 from bnncert.regions import Ball
+from bnncert.regions.pictures import image_layout
 
 
 def explain(
@@ -27,6 +30,7 @@ def explain(
     *,
     ties: Ties = "violation",
     sign_zero: SignZero | None = None,
+    blocks: int | None = None,
     method: str = "auto",
     timeout: float | None = None,
     question_timeout: float = QUESTION_SECONDS,
@@ -52,6 +56,9 @@ def explain(
         Its class (default: the class that the network gives it).
     ties, sign_zero, method, options, progress
         Those of :func:`verify`.
+    blocks
+        The side of square blocks of pixels that are kept or free as a whole (default: each input
+        on its own).  The image has the shape of the network's inputs, or is a square.
     timeout
         Seconds for the whole search; None sets no limit.
     question_timeout
@@ -94,22 +101,38 @@ def explain(
     network = network.with_sign_zero(sign_zero)
     effort = Effort(method, timeout, options, progress, certificate, sign_zero)
     prover = Prover(effort, [network])
-    domain = _domain(network, region)
+    domain = _domain(network, region, blocks)
     own = int(network.classify(domain.image)[0])
-    alone = domain.region(np.zeros(domain.size, dtype=np.bool_))
+    alone = domain.region(np.zeros(domain.units, dtype=np.bool_))
     problem = robustness(network, alone, own if label is None else label, "all", ties)
     _refuse_other_class(problem)
     return ExplanationSearch(problem, ties, domain, prover, question_timeout).outcome()
 
 
-def _domain(network: Network, region: Ball | Domain | npt.ArrayLike) -> Domain:
+def _domain(network: Network, region: Ball | Domain | npt.ArrayLike, blocks: int | None) -> Domain:
     """Return the image with the values of inputs that are not kept."""
     if isinstance(region, Domain):
         return region
+    sides = None if blocks is None else blocks_of(blocks, network.input_shape)
     if not isinstance(region, Ball):
         image = network.flatten(region)[0][0]
         region = Ball.of_data_box(image, network.input_lo, network.input_hi)
-    return Domain(region)
+    return Domain(region, blocks=sides)
+
+
+def blocks_of(side: int, *shapes: tuple[int, ...]) -> PixelBlocks:
+    """Divide an image into blocks; of several shapes, the first one of an image counts."""
+    size = math.prod(shapes[0])
+    if type(side) is not int or not 1 <= side < 2**31:
+        raise InputError(f"blocks is {side}; expected a whole number of pixels, at least 1")
+    for shape in shapes:
+        layout = image_layout(shape)
+        if layout is not None and math.prod(layout) == size:
+            return PixelBlocks(side, layout)
+    raise InputError(
+        f"inputs of shape {shapes[0]} are not an image, which has height and width or a square "
+        "number of inputs; without --blocks each input counts on its own"
+    )
 
 
 def _refuse_other_class(problem: Problem) -> None:

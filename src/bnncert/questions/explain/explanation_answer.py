@@ -7,6 +7,8 @@ values of the grid count.  The region of a set F of free inputs is
 
 It is an L-inf ball around the image whose data box is the single value c_i for inputs that are not
 free.  So the grid has the same values whatever is free, and regions grow with F.
+
+What is free or kept as a whole is a *unit*: an input, or a square block of pixels.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bnncert.arrays import BoolArray, FloatArray
+from bnncert.arrays import BoolArray, FloatArray, IntArray
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.verdict import Counterexample, Status
 from bnncert.errors import InputError
+from bnncert.kernel.rules.pixel_blocks import PixelBlocks
 from bnncert.regions import Ball
 from bnncert.regions.ball import box_reach
 
@@ -35,6 +38,8 @@ class Domain:
         An L-inf ball around the image, with its data box and grid.
     radius
         The radius as the user wrote it, for the description.
+    blocks
+        The blocks of pixels that are free or kept as a whole (None: single inputs).
 
     Raises
     ------
@@ -52,12 +57,18 @@ class Domain:
         The grid of their values, if there is one.
     text
         The domain in words.
+    blocks
+        The blocks of pixels, if there are any.
+    unit
+        The unit of each input.
     """
 
-    def __init__(self, ball: Ball, radius: str = "") -> None:
+    def __init__(self, ball: Ball, radius: str = "", blocks: PixelBlocks | None = None) -> None:
         if ball.norm != "linf":
             raise InputError(f"an explanation needs norm linf; the norm is {ball.norm}")
         self.image, self.grid, self.text = ball.middle, ball.grid, _words(ball, radius)
+        self.blocks = blocks
+        self.unit: IntArray = np.arange(self.size) if blocks is None else blocks.numbers
         if ball.grid is None:
             # Bounds of the ball may be rounded outwards, so its radius counts, too.
             self.lo = ball.lo if ball.clip_lo is None else ball.clip_lo
@@ -86,13 +97,23 @@ class Domain:
         """The number of inputs."""
         return int(self.image.size)
 
+    @property
+    def units(self) -> int:
+        """The number of units: inputs or blocks."""
+        return self.size if self.blocks is None else self.blocks.count
+
     @cached_property
     def everything(self) -> Ball:
         """The region in which all inputs are free."""
-        return self.region(np.ones(self.size, dtype=np.bool_))
+        return self.region(np.ones(self.units, dtype=np.bool_))
 
-    def region(self, free: BoolArray) -> Ball:
-        """Return the region in which some inputs are free and the others are as in the image."""
+    def differing(self, point: FloatArray) -> IntArray:
+        """Find the units in which a point differs from the image, in ascending order."""
+        return np.unique(self.unit[point != self.image])
+
+    def region(self, free_units: BoolArray) -> Ball:
+        """Return the region in which some units are free and the others are as in the image."""
+        free = free_units[self.unit]
         lo, hi = np.where(free, self.lo, self.image), np.where(free, self.hi, self.image)
         return Ball("linf", self.image, self._radius, lo, hi, self.grid)
 
@@ -131,7 +152,7 @@ def _rounded_up(bound: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class ExplanationStep:
-    """One verification: `free` inputs were free, `added` of them for the first time."""
+    """One verification: `free` units were free, `added` of them for the first time."""
 
     free: int
     added: int
@@ -152,11 +173,11 @@ class Explanation(Answer):
         The class that is explained.
     domain
         The image, and the values that inputs take if they are not kept (`domain.text`).
-    kept
-        The inputs of the explanation, in ascending order.
+    kept_units
+        The units of the explanation, inputs or blocks of pixels, in ascending order.
     witnesses
-        For each input that is shown to be needed, a counterexample that differs from the image only
-        in this input and in inputs that are not kept.
+        For each unit that is shown to be needed, a counterexample that differs from the image only
+        in this unit and in those that are not kept.
     steps
         The verifications, in the order in which they were made.
     out_of_time
@@ -171,7 +192,7 @@ class Explanation(Answer):
 
     label: int
     domain: Domain
-    kept: tuple[int, ...]
+    kept_units: tuple[int, ...]
     witnesses: Mapping[int, Counterexample]
     steps: tuple[ExplanationStep, ...]
     seconds: float
@@ -181,7 +202,7 @@ class Explanation(Answer):
 
     @property
     def status(self) -> Literal["minimal", "sufficient"]:
-        """Whether each kept input is shown to be needed, or only that they suffice."""
+        """Whether each kept unit is shown to be needed, or only that they suffice."""
         return "minimal" if self.minimal else "sufficient"
 
     @property
@@ -195,28 +216,40 @@ class Explanation(Answer):
         return self.domain.size
 
     @property
+    def kept(self) -> tuple[int, ...]:
+        """The inputs of the explanation, in ascending order."""
+        return tuple(np.flatnonzero(self.mask).tolist())
+
+    @property
     def open(self) -> tuple[int, ...]:
-        """The kept inputs that are not shown to be needed."""
-        return tuple(i for i in self.kept if i not in self.witnesses)
+        """The kept units that are not shown to be needed."""
+        return tuple(i for i in self.kept_units if i not in self.witnesses)
 
     @property
     def minimal(self) -> bool:
-        """Whether each kept input is shown to be needed: no subset of `kept` suffices."""
+        """Whether each kept unit is shown to be needed: fewer of them do not suffice."""
         return not self.open
 
     @cached_property
     def mask(self) -> BoolArray:
         """For each input whether it is kept."""
-        kept = np.zeros(self.inputs, dtype=np.bool_)
-        kept[list(self.kept)] = True
-        return kept
+        return np.isin(self.domain.unit, self.kept_units)
+
+    @property
+    def nearest(self) -> tuple[int, Counterexample] | None:
+        """The needed unit whose witness is the nearest to the image, by the sum of changes."""
+        image = self.domain.image
+        far = {i: float(np.abs(w.point - image).sum()) for i, w in self.witnesses.items()}
+        best = min(far, key=far.__getitem__, default=None)
+        return None if best is None else (best, self.witnesses[best])
 
     @property
     def summary(self) -> str:
         """The answer in a few words."""
-        kept, needed = len(self.kept), len(self.witnesses)
+        kept, needed = len(self.kept_units), len(self.witnesses)
         verb = "suffices" if kept == 1 else "suffice"
-        text = f"{kept} of {self.inputs} inputs {verb} for class {self.label}"
+        units = "inputs" if self.domain.blocks is None else self.domain.blocks.words
+        text = f"{kept} of {self.domain.units} {units} {verb} for class {self.label}"
         if not kept:
             return f"class {self.label} for all values of all {self.inputs} inputs in their domain"
         if self.minimal:
@@ -229,7 +262,8 @@ class Explanation(Answer):
             [str(s.free), str(s.added), s.status.replace("_", " "), s.method, f"{s.seconds:.2f}"]
             for s in self.steps
         ]
-        heads = ["free inputs", "of them new", "answer", "decided by", "seconds"]
+        units = "inputs" if self.domain.blocks is None else "blocks"
+        heads = [f"free {units}", "of them new", "answer", "decided by", "seconds"]
         return Columns(heads, rows, left=0)
 
     def below(self) -> list[str]:
@@ -238,11 +272,15 @@ class Explanation(Answer):
 
     def facts(self) -> dict[str, Any]:
         """Return plain data; witnesses contain only the inputs that differ."""
+        blocks, by_blocks = self.domain.blocks, dict[str, Any]()
+        if blocks is not None:
+            by_blocks = {"blocks": blocks.stated(), "kept_blocks": list(self.kept_units)}
         return {
             "label": self.label,
             "inputs": self.inputs,
             "domain": self.domain.text,
             "kept": list(self.kept),
+            **by_blocks,
             "needed": sorted(self.witnesses),
             "open": list(self.open),
             "minimal": self.minimal,

@@ -1,6 +1,6 @@
-r"""The search for a small set of inputs that suffices.
+r"""The search for a small set of units, inputs or blocks of pixels, that suffices.
 
-The set F of free inputs grows while the region of F is proved robust; the inputs that are left are
+The set F of free units grows while the region of F is proved robust; the inputs that are left are
 kept.  Regions grow with F, so a counterexample for F and one more input remains one for every
 larger F: that input is needed for good.
 
@@ -58,14 +58,14 @@ WITNESS_SECONDS, WITNESS_SHARE = 10.0, 0.1
 #: row no others are verified, because the influence of the next ones is larger.
 SMALL_SHARE, PATIENCE = 1 / 200, 3
 
+#: The share of the remaining time for the question whether all blocks are free together.
+WHOLE_SHARE = 0.4
+
 #: Rounds in which inputs are ordered; each chooses an equal share of them.
 MOST_ROUNDS = 200
 
 #: Neurons with an effect of 0 count as this share of the average.
 LEAST_EFFECT = 0.05
-
-#: The name of the part that proves the region of all free inputs.
-REGION = "region"
 
 
 class RegionAnswer(NamedTuple):
@@ -87,13 +87,15 @@ class ExplanationSearch(Search[Explanation]):
     ) -> None:
         self._problem, self._ties, self._domain = problem, ties, domain
         self.prover, self.deadline, self._limit = prover, prover.deadline, limit
-        #: The inputs that are proved to be free together, and the counterexamples of needed ones.
-        self.free: BoolArray = np.zeros(domain.size, dtype=np.bool_)
+        #: The units that are proved to be free together, and the counterexamples of needed ones.
+        self.free: BoolArray = np.zeros(domain.units, dtype=np.bool_)
         self.witnesses: dict[int, Counterexample] = {}
         self._steps: list[ExplanationStep] = []
         self._out_of_time = False
-        self._undecided = np.zeros(domain.size, dtype=np.bool_)
+        self._undecided = np.zeros(domain.units, dtype=np.bool_)
         self._longest = 0.0
+        #: The name of the part that proves the region of all free units.
+        self._proved = ""
         self._search = Witnesses(problem, domain, self.deadline)
         self._points = Enumeration(problem, domain, self.deadline)
 
@@ -106,8 +108,21 @@ class ExplanationSearch(Search[Explanation]):
         order = least_influence_first(problem.network, self._domain, problem.targets, self.deadline)
         self._free_by_intervals(order)
         self._look_for_witnesses(attack=True)
+        if self._domain.blocks is not None and not self.witnesses:
+            self._ask_everything()
         self._grow(order)
         self._look_for_witnesses(attack=False)
+
+    def _ask_everything(self) -> None:
+        """Ask about all blocks at once: one long question often decides a small domain."""
+        waiting = np.flatnonzero(~self.free)
+        if not waiting.size or self.deadline.passed():
+            return
+        answer = self._ask(waiting, WHOLE_SHARE * self.deadline.remaining())
+        if answer.status == "robust":
+            self.free = with_free(self.free, waiting)
+        elif answer.counterexample is not None:
+            self._learn(waiting, answer.counterexample)
 
     def _grow(self, order: IntArray) -> None:
         """Free groups of inputs; the size of a group is doubled after a proof.
@@ -116,7 +131,8 @@ class ExplanationSearch(Search[Explanation]):
         """
         size, undecided, misses = max(1, int(self.free.sum()) // 2), order.size + 1, 0
         small = max(1, int(SMALL_SHARE * order.size))
-        while misses < PATIENCE:
+        # Blocks are few: each of them is asked about.
+        while misses < PATIENCE or self._domain.blocks is not None:
             waiting = order[~(self.free | self._needed | self._undecided)[order]]
             self._out_of_time = bool(waiting.size) and self._is_late
             if not waiting.size or self._out_of_time:
@@ -142,7 +158,7 @@ class ExplanationSearch(Search[Explanation]):
 
     @property
     def _needed(self) -> BoolArray:
-        needed = np.zeros(self._domain.size, dtype=np.bool_)
+        needed = np.zeros(self._domain.units, dtype=np.bool_)
         needed[list(self.witnesses)] = True
         return needed
 
@@ -167,10 +183,10 @@ class ExplanationSearch(Search[Explanation]):
         bounds = stability(self._problem.network, self._domain.region(free), self.deadline)
         return all(interval_proof(target, bounds[-1])[1] for target in self._problem.targets)
 
-    def _ask(self, added: IntArray) -> RegionAnswer:
-        """Decide whether further inputs are free together with those that are."""
+    def _ask(self, added: IntArray, limit: float | None = None) -> RegionAnswer:
+        """Decide whether further units are free together with those that are."""
         free, started = with_free(self.free, added), self.deadline.elapsed()
-        answer = self._by_enumeration(free) or self._by_method(free, int(added.size))
+        answer = self._by_enumeration(free) or self._by_method(free, int(added.size), limit)
         seconds = self.deadline.elapsed() - started
         if answer.status == "robust":
             self._longest = max(self._longest, seconds)
@@ -191,17 +207,23 @@ class ExplanationSearch(Search[Explanation]):
             return None
         return RegionAnswer("robust", "enumeration")
 
-    def _by_method(self, free: BoolArray, added: int) -> RegionAnswer:
-        """Run the method, for longer if earlier proofs took long."""
+    def _by_method(self, free: BoolArray, added: int, limit: float | None) -> RegionAnswer:
+        """Run the method, for longer if earlier proofs took long, or up to a limit of its own."""
         # Without the certificate of the image alone there may be none at the end.
         first = min(FIRST_SHARE * self.deadline.remaining(), FIRST)
         seconds = max(self._seconds if np.any(free) else first, SHORTEST)
-        done, total = int(self.free.sum()), self._domain.size
-        prefix = f"{done} of {total} inputs free, {len(self.witnesses)} needed, {added} more? "
+        seconds = seconds if limit is None else max(limit, SHORTEST)
+        done, total = int(self.free.sum()), self._domain.units
+        units = "inputs" if self._domain.blocks is None else "blocks"
+        prefix = f"{done} of {total} {units} free, {len(self.witnesses)} needed, {added} more? "
         problem = self._search.question(free)
-        result = self.prover.decide(problem, seconds, name=REGION, prefix=prefix)
+        # Each proof has a name of its own: the last one stays if the next has no certificate.
+        name = f"region {len(self._steps)}"
+        result = self.prover.decide(problem, seconds, name=name, prefix=prefix)
         # A proof without a certificate is not used, so that the certificate shows the result.
         result = self.prover.certified(result)
+        if result.status == "robust":
+            self._proved = name
         return RegionAnswer(result.status, result.deciding_stage, result.counterexample)
 
     @property
@@ -234,7 +256,7 @@ class ExplanationSearch(Search[Explanation]):
         end = self.deadline.within(min(WITNESS_SECONDS, WITNESS_SHARE * self.deadline.remaining()))
         if attack:
             self._search.attack(self.free, end)
-        for i, witness in self._search.find(self.free, waiting, end):
+        for i, witness in self._search.find(self.free, waiting, end, attack=attack):
             self.witnesses[i] = witness
 
     # -- the answer ---------------------------------------------------------------------------
@@ -250,7 +272,7 @@ class ExplanationSearch(Search[Explanation]):
         return Explanation(
             label=self._problem.label,
             domain=self._domain,
-            kept=tuple(np.flatnonzero(~self.free).tolist()),
+            kept_units=tuple(np.flatnonzero(~self.free).tolist()),
             witnesses=witnesses,
             steps=tuple(self._steps),
             seconds=self.deadline.elapsed(),
@@ -259,9 +281,9 @@ class ExplanationSearch(Search[Explanation]):
 
     def certified(self, found: Explanation) -> Explanation:
         """Write the claim with the proof that the kept inputs suffice."""
-        if not self.prover.has(REGION):
+        if not self.prover.has(self._proved):
             return replace(found, no_certificate=self.prover.reason)
-        written = self.prover.finish(self._claim(found.witnesses), [REGION])
+        written = self.prover.finish(self._claim(found.witnesses), [self._proved])
         return replace(found, certificate=written, seconds=self.deadline.elapsed())
 
     def interrupted(self) -> Explanation:
@@ -287,6 +309,7 @@ class ExplanationSearch(Search[Explanation]):
             values += found.point[places].tolist()
             starts.append(len(changed))
         details = {"label": self._problem.label, "ties": self._ties, "exact": exact}
+        details |= {"blocks": None if domain.blocks is None else domain.blocks.stated()}
         targets = [names.index(found.target) for found in witnesses.values()]
         numbers = {"kept": np.flatnonzero(~self.free), "needed": list(witnesses)}
         numbers |= {"targets": targets, "starts": starts, "changed": changed}
@@ -301,7 +324,7 @@ class ExplanationSearch(Search[Explanation]):
 def least_influence_first(
     network: Network, domain: Domain, targets: tuple[Target, ...], deadline: Deadline
 ) -> IntArray:
-    """Return all inputs, those of least influence first; after the deadline, roughly so."""
+    """Return all units, those of least influence first; after the deadline, roughly so."""
     first = network.layers[0]
     distance = _distance(first, domain.image)
     sign = np.where(distance >= 0, 1.0, -1.0)
@@ -314,18 +337,20 @@ def least_influence_first(
     reach = falling.T @ down + rising.T @ up
     scale = max(min(float(np.median(left)) / 4, float(reach.mean()) / 10), 1e-30)
     chosen: list[IntArray] = []
-    waiting = np.ones(domain.size, dtype=np.bool_)
-    count = -(-domain.size // MOST_ROUNDS)
+    waiting = np.ones(domain.units, dtype=np.bool_)
+    count = -(-domain.units // MOST_ROUNDS)
     while np.any(waiting):
         weight = effect * np.exp(np.where(left > 0, -left, left / 4) / scale)
-        cost = down * (falling @ weight) + up * (rising @ weight)
+        costs = down * (falling @ weight) + up * (rising @ weight)
+        cost = np.bincount(domain.unit, weights=costs, minlength=domain.units)
         cost[~waiting] = np.inf
         left_over = int(waiting.sum())
         size = left_over if deadline.passed() else min(count, left_over)
         best = np.argsort(cost, kind="stable")[:size]
         chosen.append(best)
         waiting[best] = False
-        left -= falling[best].T @ down[best] + rising[best].T @ up[best]
+        inputs = np.flatnonzero(np.isin(domain.unit, best))
+        left -= falling[inputs].T @ down[inputs] + rising[inputs].T @ up[inputs]
     return np.concatenate(chosen)
 
 

@@ -3,10 +3,10 @@
 A region of few grid points is decided by evaluating the network at each of them (`Enumeration`),
 in exact arithmetic where floats leave a sign open.
 
-A witness shows that an input is needed: with it also free, the class can change (`Witnesses`).  For
-points of the region with low margins, every other input is moved to the ends of its domain, or to
-each of its values on a grid with few.  A point of another class counts after it has been replayed
-exactly.
+A witness shows that a unit, an input or a block, is needed: with it also free, the class can change
+(`Witnesses`).  For points of the region with low margins, every other unit is moved to the ends of
+its domain, or to each of its values on a grid with few; a block also to its values at points of low
+margin of the whole domain.  A point of another class counts after it has been replayed exactly.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MOST_ROUNDS = 64
 
 
 def with_free(free: BoolArray, added: IntArray | list[int]) -> BoolArray:
-    """Add free inputs to a copy, because the old set stays in use if a proof fails."""
+    """Add free units to a copy, because the old set stays in use if a proof fails."""
     larger: BoolArray = np.array(free)
     larger[added] = True
     return larger
@@ -58,7 +58,7 @@ class Enumeration:
 
     def __init__(self, problem: Problem, domain: Domain, deadline: Deadline) -> None:
         self._network, self._targets = problem.network, problem.targets
-        self._image, self._deadline = domain.image, deadline
+        self._image, self._owner, self._deadline = domain.image, domain.unit, deadline
         layers, whole = problem.network.layers, domain.everything
         # If sign(0) may be either, sums above the first layer may also be undetermined.
         fits = whole.values is not None and all(
@@ -77,11 +77,13 @@ class Enumeration:
         self._unit = last_place(np.concatenate(numbers))
 
     def fits(self, free: BoolArray) -> bool:
-        """Whether the region of free inputs has few points."""
+        """Whether the region of free units has few points."""
         if not self._most:
             return False
         # The product itself may be too large for a float.
-        return bool(np.log2(self._counts[free]).sum() <= np.log2(max(self._most, 0.5)) + 1e-9)
+        return bool(
+            np.log2(self._counts[free[self._owner]]).sum() <= np.log2(max(self._most, 0.5)) + 1e-9
+        )
 
     def violation(self, free: BoolArray) -> tuple[bool, FloatArray | None]:
         """Return whether the region is decided, and a point with another class if it has one."""
@@ -111,7 +113,7 @@ class Enumeration:
 
     def _batches(self, free: BoolArray) -> Iterator[FloatArray]:
         """Yield all points of the region."""
-        inputs = np.flatnonzero(free)
+        inputs = np.flatnonzero(free[self._owner])
         shape = tuple(int(n) for n in self._counts[inputs])
         total = int(np.prod(shape, dtype=np.int64))
         home = self._values.nearest(self._image)
@@ -135,7 +137,7 @@ class Enumeration:
 
 
 class Witnesses:
-    """Finds counterexamples that change one further input; `problem` is about the image alone."""
+    """Finds counterexamples that change one further unit; `problem` is about the image alone."""
 
     def __init__(self, problem: Problem, domain: Domain, deadline: Deadline) -> None:
         self._problem, self._domain, self._deadline = problem, domain, deadline
@@ -144,8 +146,10 @@ class Witnesses:
         self._lo, self._hi = whole.lo, whole.hi
         work = sum(layer.weights.nnz for layer in problem.network.layers)
         self._batch = int(np.clip(BATCH_WORK / max(work, 1), LEAST_BATCH, LARGEST_BATCH))
-        #: Points of low margin, the lowest first; inputs that are not free are as in the image.
+        #: Points of low margin, the lowest first; units that are not free are as in the image.
         self._points: FloatArray = domain.image[None, :].copy()
+        #: Points of low margin of the whole domain, from which blocks take their values.
+        self._corners: FloatArray | None = None
 
     def question(self, free: BoolArray) -> Problem:
         """Ask what is asked about the image, with some inputs free."""
@@ -163,13 +167,19 @@ class Witnesses:
         return Replayer(problem, self._runtime).confirm(problem.targets[lowest], point)
 
     def attack(self, free: BoolArray, deadline: Deadline) -> None:
-        """Look for points of low margin in the region of free inputs, and keep them."""
+        """Look for points of low margin in the region of free units, and keep them."""
+        if self._corners is None and self._domain.blocks is not None:
+            self._corners = self._low_points(np.ones_like(free), deadline)[:MOST_KEPT]
+        self._keep(self._low_points(free, deadline))
+
+    def _low_points(self, free: BoolArray, deadline: Deadline) -> FloatArray:
+        """Find points of low margin in the region of free units, the lowest first."""
         problem = self.question(free)
         options = Options(restarts=ATTACK_POINTS, iterations=ATTACK_STEPS)
         context = Context(options, deadline, Replayer(problem, self._runtime))
         search = Attack(problem, context)
         search.run(deadline, 1)
-        self._keep(problem.region.project(search.lowest_points))
+        return problem.region.project(search.lowest_points)
 
     def _keep(self, points: FloatArray) -> None:
         """Add points of the region to those of low margin."""
@@ -178,12 +188,15 @@ class Witnesses:
         self._points = every[order[:MOST_KEPT]]
 
     def find(
-        self, free: BoolArray, inputs: IntArray, deadline: Deadline
+        self, free: BoolArray, units: IntArray, deadline: Deadline, *, attack: bool
     ) -> Iterator[tuple[int, Counterexample]]:
-        """Yield inputs with a counterexample in the region in which they are free in addition."""
+        """Yield units with a counterexample in the region in which they are free in addition.
+
+        Blocks are few enough for an attack on each, if one is asked for.
+        """
         found: set[int] = set()
         for base in self._points:
-            for columns, points in self._changed(base, inputs):
+            for columns, points in self._changed(base, units):
                 if deadline.passed():
                     return
                 low = self._margins(points).min(axis=1)
@@ -195,53 +208,59 @@ class Witnesses:
                     if witness is not None:
                         found.add(i)
                         yield i, witness
+        for i in units.tolist() if attack and self._domain.blocks is not None else ():
+            larger = with_free(free, [i])
+            if i in found or deadline.passed():
+                continue
+            lowest = self._low_points(larger, deadline)[:1]
+            for point in lowest[self._margins(lowest).min(axis=1) <= 1e-6]:
+                witness = self.confirm(larger, point)
+                if witness is not None:
+                    yield i, witness
 
-    def _changed(self, base: FloatArray, inputs: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield batches of points in which one input differs from the base, and that input."""
-        columns, values = self._moves(inputs)
-        for start in range(0, columns.size, self._batch):
-            part = slice(start, start + self._batch)
-            yield columns[part], _with_values(base, columns[part], values[part])
+    def _changed(self, base: FloatArray, units: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield batches of points in which one unit differs from the base, and that unit."""
+        for values in self._moves():
+            moved = np.intersect1d(units, self._domain.differing(values))
+            for start in range(0, moved.size, self._batch):
+                part = moved[start : start + self._batch]
+                yield part, self._with_values(base, part, values)
 
-    def _moves(self, inputs: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return inputs and values to try for them."""
-        columns, values = [inputs, inputs], [self._lo[inputs], self._hi[inputs]]
+    def _moves(self) -> list[FloatArray]:
+        """List points whose values are tried for each unit; those of the image are left out."""
+        moves = [self._lo, self._hi]
         grid = self._domain.everything.values
         if grid is not None:
             low, high = grid.nearest(self._lo), grid.nearest(self._hi)
             for k in range(1, FEW_VALUES - 1):
-                inner = inputs[(low + k < high)[inputs] & (high - low < FEW_VALUES)[inputs]]
-                columns.append(inner)
-                values.append(grid.at(low + k)[inner])
-        every, value = np.concatenate(columns), np.concatenate(values)
-        differs = value != self._domain.image[every]
-        return every[differs], value[differs]
+                inner = (low + k < high) & (high - low < FEW_VALUES)
+                moves.append(np.where(inner, grid.at(low + k), self._domain.image))
+        return [*moves, *(() if self._corners is None else self._corners)]
 
     def narrow(
         self, free: BoolArray, added: IntArray, found: Counterexample
     ) -> tuple[IntArray, Counterexample]:
-        """Undo changes of the added inputs while the class stays wrong.
+        """Undo changes of the added units while the class stays wrong.
 
-        Returns the added inputs that still differ from the image, and the counterexample.
+        Returns the added units that still differ from the image, and the counterexample.
         """
         image = self._domain.image
         if found.exact is not None:
             return added, found
         point = found.point
         for _ in range(MOST_ROUNDS):
-            changed = added[point[added] != image[added]]
+            changed = np.intersect1d(added, self._domain.differing(point))
             if changed.size <= 1 or self._deadline.passed():
                 break
             some = changed[: self._batch]
-            undone = _with_values(point, some, image[some])
+            undone = self._with_values(point, some, image)
             low = self._margins(undone).min(axis=1)
             best = int(np.argmin(low))
             if low[best] > 0:
                 break
             point = undone[best]
-        changed = added[point[added] != image[added]]
-        inside = point.copy()
-        inside[added] = image[added]
+        changed = np.intersect1d(added, self._domain.differing(point))
+        inside = np.where(np.isin(self._domain.unit, added), image, point)
         self._keep(inside[None, :])
         if changed.size < added.size:
             confirmed = self.confirm(with_free(free, changed), point)
@@ -249,9 +268,6 @@ class Witnesses:
                 return changed, confirmed
         return added, found
 
-
-def _with_values(base: FloatArray, inputs: IntArray, values: FloatArray) -> FloatArray:
-    """Return one point for each input, in which only this input differs from the base."""
-    points = np.repeat(base[None, :], inputs.size, axis=0)
-    points[np.arange(inputs.size), inputs] = values
-    return points
+    def _with_values(self, base: FloatArray, units: IntArray, values: FloatArray) -> FloatArray:
+        """Make one point for each unit, in which this unit has other values than in the base."""
+        return np.where(self._domain.unit == units[:, None], values, base)
