@@ -31,7 +31,7 @@ def test_files_keep_their_names(tmp_path: Path) -> None:
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(typer.BadParameter, match="demo:large: expected demo:sparse or demo:dense"):
+    with pytest.raises(typer.BadParameter, match="demo:large: expected demo:sparse, demo:dense"):
         model_file("demo:large")
     for text, index in (("demo:x", None), ("demo:-1", None), ("demo:", None), ("demo:1", 2)):
         with pytest.raises(InputError, match="expected demo:INDEX"):

@@ -74,8 +74,11 @@ def test_files_that_begin_with_demo(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("info", "demo:large"), "demo:large: expected demo:sparse or demo:dense, or a file"),
-        (("convert", "demo:large", "x.npz"), "demo:large: expected demo:sparse or demo:dense"),
+        (
+            ("info", "demo:large"),
+            "demo:large: expected demo:sparse, demo:dense, demo:certified, or a file",
+        ),
+        (("convert", "demo:large", "x.npz"), "demo:large: expected demo:sparse, demo:dense"),
         (("verify", "demo:sparse", "demo:100", *SMALL), "bundled images are demo:0 to demo:99"),
         (("bound", "demo:sparse", "demo:x", *SMALL), "demo:x: expected demo:INDEX"),
         (

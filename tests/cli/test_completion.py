@@ -26,7 +26,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("verify --gri", "--grid"),
         ("verify --method prop", "propagation"),
         ("verify --norm l", "linf l2 l1 l0"),
-        ("verify dem", "demo:sparse demo:dense"),
+        ("verify dem", "demo:sparse demo:dense demo:certified"),
         ("bound demo:sparse demo:1 --so", "--solver"),
         ("experiment paper-gap-", "paper-gap-reduced"),
     ],
@@ -43,8 +43,8 @@ def test_completions(words: str, found: str, run: Run, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("verify", "dem"), ["demo:sparse", "demo:dense"]),
-        (("verify", "demo", ":"), ["sparse", "dense"]),
+        (("verify", "dem"), ["demo:sparse", "demo:dense", "demo:certified"]),
+        (("verify", "demo", ":"), ["sparse", "dense", "certified"]),
         (("verify", "demo", ":", "s"), ["sparse"]),
         (("verify", "demo", ":", "sparse", "demo", ":", "7"), ["7"]),
         (("verify", "demo", ":", "sparse", "--meth"), ["--method"]),

@@ -13,6 +13,7 @@ from rich.console import Console
 from bnncert import InputError
 from bnncert.cli import demo
 from bnncert.cli.demo import run_demo
+from bnncert.extras.training.certified_share import certified_share
 from bnncert.model.loading import DemoData, load_demo_images, load_demo_network
 
 
@@ -39,7 +40,7 @@ def recorded(count: int, delta: float, which: str, **console: object) -> str:
 
 def test_the_readme_of_the_data_names_the_networks_that_are_there() -> None:
     text = files("bnncert.data").joinpath("README.md").read_text()
-    for which in ("sparse", "dense"):
+    for which in ("sparse", "dense", "certified"):
         assert f"`{load_demo_network(which).content_hash[:8]}...`" in text
 
 
@@ -54,6 +55,16 @@ def test_the_bundled_networks_are_ternary_and_accurate(which: str, low: float, h
     points = np.stack([data.point(i) for i in range(100)])
     right = int(np.sum(network.classify(points) == data.labels))
     assert right >= 96
+
+
+def test_the_certified_network_is_small_and_proved_where_the_others_fall() -> None:
+    file = files("bnncert.data").joinpath("mnist_certified.npz")
+    assert len(file.read_bytes()) <= 300_000
+    network, data = load_demo_network("certified"), load_demo_images()
+    points = np.stack([data.point(i) for i in range(100)])
+    assert np.sum(network.classify(points) == data.labels) >= 96
+    assert certified_share(network, points, data.labels, 25 / 127.5) >= 0.9
+    assert certified_share(load_demo_network(), points, data.labels, 25 / 127.5) == 0
 
 
 def test_the_bundled_images_are_bytes_scaled_to_the_data_box() -> None:
@@ -90,7 +101,9 @@ def test_the_demo_verifies_an_image_and_draws_a_counterexample() -> None:
     title = lines.index(next(line for line in lines if line.startswith("image 0: 7")))
     assert f"counterexample: {wrong[1]}" in lines[title]
     picture = [line for line in lines[title + 1 :] if line]
-    assert len(picture) == 28
+    assert len(picture) == 29
+    certified = r"The network demo:certified .* image 0 as 7 in the whole ball of radius 25/127\.5"
+    assert re.match(certified, picture.pop())
     # Two pictures of 28 pixels, two characters each, and ink in both.
     assert all(len(line) >= 2 * 56 + 4 for line in picture)
     assert any("@" in line[:56] or "%" in line[:56] for line in picture)

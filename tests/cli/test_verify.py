@@ -45,7 +45,7 @@ def test_bundled_networks_and_images_have_names(run: Run) -> None:
     assert answer.out.splitlines()[-1].startswith("robust in ")
     wrong = run("verify", "demo:other", "demo:0", "--radius", "0.1px")
     assert wrong.code == 2 and wrong.err.count("\n") == 1
-    assert "demo:other: expected demo:sparse or demo:dense, or a file" in wrong.err
+    assert "demo:other: expected demo:sparse, demo:dense, demo:certified, or a file" in wrong.err
 
 
 def test_a_robust_point_is_robust_with_its_margin(folder: Path, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""The names of the bundled networks and images: demo:sparse, demo:dense, demo and demo:INDEX."""
+"""The names of the bundled networks (demo:sparse, ..) and images (demo and demo:INDEX)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from bnncert.errors import InputError
 PREFIX = "demo:"
 
 #: The bundled networks by name.
-NETWORKS = {"demo:sparse": "mnist_sparse.npz", "demo:dense": "mnist_dense.npz"}
+NETWORKS = {
+    "demo:sparse": "mnist_sparse.npz",
+    "demo:dense": "mnist_dense.npz",
+    "demo:certified": "mnist_certified.npz",
+}
 
 #: The bundled images: a file and the name of the array in it.
 IMAGES = ("mnist_test_100.npz", "images")
@@ -31,7 +35,7 @@ def model_file(text: str) -> Path:
         return Path(text)
     if text not in NETWORKS:
         # The parser of an argument states errors in the words of typer.
-        raise typer.BadParameter(f"{text}: expected {' or '.join(NETWORKS)}, or a file")
+        raise typer.BadParameter(f"{text}: expected {', '.join(NETWORKS)}, or a file")
     return _file(NETWORKS[text])
 
 

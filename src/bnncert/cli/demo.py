@@ -13,12 +13,16 @@ from bnncert.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from bnncert.arrays import FloatArray
     from bnncert.engine.verdict import Result
     from bnncert.model.loading import DemoData
     from bnncert.model.network import Network
 
 #: Radii, in steps of 1/127.5, at which the demo searches for a counterexample to show.
 ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+
+#: The radius at which the certified network is shown beside it.
+CERTIFIED_DELTA = 25.0
 
 
 def demo(
@@ -150,4 +154,26 @@ def _show_counterexample(
         )
         for line in side_by_side(blocks):
             console.print(line, soft_wrap=True)
+        _show_certified(console, index, point, label, timeout)
         return
+
+
+def _show_certified(
+    console: Console, index: int, point: FloatArray, label: int, timeout: float
+) -> None:
+    """Ask the network that is trained to be certified about the same image."""
+    from bnncert.engine.rounded_bounds import lower_text
+    from bnncert.model.loading import load_demo_network
+    from bnncert.questions.verify import verify
+    from bnncert.regions import Ball
+
+    ball = Ball("linf", point, CERTIFIED_DELTA / 127.5, -1.0, 1.0)
+    result = verify(load_demo_network("certified"), ball, label, timeout=timeout)
+    if result.status == "robust":
+        console.print(
+            f"\nThe network demo:certified (train --certify 0.1) classifies image {index} as "
+            f"{label} in the whole ball of radius {CERTIFIED_DELTA:g}/127.5: margin >= "
+            f"{lower_text(result.lower)}, proved in {result.seconds:.2f} s.",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -50,7 +50,7 @@ ModelArgument = Annotated[
     network_argument(
         "model",
         "Network file: .npz, .json, .onnx, Keras or PyTorch (also .gz); or a bundled one, "
-        "demo:sparse or demo:dense.",
+        "demo:sparse, demo:dense or demo:certified.",
     ),
 ]
 LayersOption = Annotated[

@@ -158,8 +158,11 @@ class DemoData:
         return np.asarray(self.pixels[index].astype(np.float64) / 127.5 - 1.0)
 
 
-def load_demo_network(which: Literal["sparse", "dense"] = "sparse") -> Network:
-    """Load a bundled 784-500-500-10 network: 34 % (sparse) or 19 % (dense) zero weights."""
+def load_demo_network(which: Literal["sparse", "dense", "certified"] = "sparse") -> Network:
+    """Load a bundled network: 784-500-500-10 with 34 % (sparse) or 19 % (dense) zero weights.
+
+    The third one, with a convolution, is trained to be certified on L-inf balls of 25 pixels.
+    """
     with as_file(files("bnncert") / "data" / f"mnist_{which}.npz") as path:
         return load(path)
 

@@ -86,9 +86,10 @@ def random_points(
 
 
 #: Networks and data that come with bnncert.
-DEMO_NETWORKS: dict[str, Literal["sparse", "dense"]] = {
+DEMO_NETWORKS: dict[str, Literal["sparse", "dense", "certified"]] = {
     "demo:sparse": "sparse",
     "demo:dense": "dense",
+    "demo:certified": "certified",
 }
 DEMO_DATA = "demo"
 

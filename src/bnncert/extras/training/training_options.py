@@ -20,13 +20,13 @@ MOST_STRIDE = 3
 #: What `--certify` chooses unless it is given.  A kernel sees few open pixels, a neuron of a sparse
 #: layer few open signs, and every further layer would lose more to intervals.
 RECIPE: dict[str, Any] = {
-    "hidden": (500,),
+    "hidden": (300,),
     "conv": (16,),
     "stride": 2,
     "kernel": 5,
     "zeros": 0.97,
     "epochs": 8,
-    "batch": 200,
+    "batch": 100,
     "lr": 0.01,
 }
 

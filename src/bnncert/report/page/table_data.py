@@ -29,7 +29,9 @@ from bnncert.report.statistics import Panel
 from bnncert.results.rows import InstanceKey, NetworkRecord, Row
 
 #: The files of the bundled networks, by the end of their path.
-_BUNDLED = {f"bnncert/data/mnist_{name}.npz": f"demo:{name}" for name in ("sparse", "dense")}
+_BUNDLED = {
+    f"bnncert/data/mnist_{name}.npz": f"demo:{name}" for name in ("sparse", "dense", "certified")
+}
 
 
 def command_parts(network: NetworkRecord, row: Row) -> tuple[str, str]:
