@@ -78,6 +78,8 @@ def test_pixels_in_floats_name_the_option(run: Run) -> None:
         assert_one_line(refused, "floats.npy", message, "give --scale -1 1")
     batch = ("--data", "floats.npy", "--radius", "0.1", "--out", "r.sqlite")
     assert_one_line(run("run", "net.npz", *batch), "floats.npy", message)
+    both = run("compare", "net.npz", "demo:sparse", "--data", "floats.npy")
+    assert_one_line(both, "floats.npy", message)
     np.save("blurred.npy", PIXELS / 1.001)
     assert_one_line(run("verify", "net.npz", "blurred.npy", "--radius", "1"), "round them")
     # A clip takes the place of the box.

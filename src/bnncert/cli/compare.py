@@ -204,13 +204,13 @@ def _read_inputs(network: Network, options: TwoNetworksOptions) -> FloatArray:
     import numpy as np
 
     from bnncert.cli.command_question import chosen_point
+    from bnncert.results.data_units import in_network_units
     from bnncert.results.labelled_points import OWN, read_data
 
     assert options.data is not None
     source = points_source(options.data)
-    data = read_data(source, OWN, network)
-    if read_scale(options.scale, options.normalise) is not None:
-        data = data.as_pixels()
+    data, scale = read_data(source, OWN, network), read_scale(options.scale, options.normalise)
+    _, data = in_network_units(network, data, scale, is_clipped=options.clip is not None)
     count = data.count(network)
     numbers = [None] if count == 1 else range(count)
     return np.stack([chosen_point(network, data, source, source, k)[1] for k in numbers])

@@ -9,7 +9,8 @@ from typing import Any
 SYNONYMS = {
     "--radius": ("--eps", "--epsilon", "--delta", "--perturbation", "--rad", "-e", "-r"),
     "--timeout": ("--time", "--time-limit", "--limit", "--max-time"),
-    "--input": ("--image", "--point", "--sample", "--x"),
+    "--input": ("--image", "--point", "--sample", "--x", "--data"),
+    "--data": ("--images", "--dataset", "--input"),
     "--norm": ("--p", "--distance", "--metric"),
     "--rivals": ("--target", "--targets"),
     "--processes": ("--workers", "--jobs", "--threads", "-j"),
@@ -35,7 +36,9 @@ def usage_text(error: Any, names: Iterable[str], command_of: Callable[[str], Any
         return f"No such option: {option}; did you mean {meant[0]}?"
     owners = [name for name in names if option in _flags(command_of(name))]
     if owners:
-        return f"No such option: {option}; it belongs to bnncert {' and '.join(owners[:3])}"
+        from bnncert.cli.unused import listed
+
+        return f"No such option: {option}; it belongs to bnncert {listed(owners)}"
     return text
 
 
