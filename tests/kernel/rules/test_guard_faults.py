@@ -8,6 +8,7 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,14 @@ from bnncert.kernel.rules.fault_losses import (
     weight_gains,
 )
 from bnncert.kernel.rules.fault_questions import FaultScope, FaultSetting
-from bnncert.kernel.rules.weight_flips import NEVER, Fault, flip_costs, flip_network, with_faults
+from bnncert.kernel.rules.weight_flips import (
+    NEVER,
+    Fault,
+    FaultError,
+    flip_costs,
+    flip_network,
+    with_faults,
+)
 from bnncert.kernel.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
 from tests.kernel.rules.plain_layers import derived_outcomes, in_units
 from tests.plain_network import PlainNetwork, flipped, is_other, random_plain, subsets
@@ -367,3 +375,28 @@ def test_a_fault_in_each_of_two_layers() -> None:
         assert least_faults(net, points, label, "robust", ("weights", "layer", number), 2) is None
     scope = FaultScope("weights", "anywhere")
     assert not follows(setting, scope, 2, "flips", points, "robust")
+
+
+def test_an_input_quantiser_has_thresholds_and_no_weights() -> None:
+    """The device stores what inputs are compared with; there is no bit that could flip."""
+    weights = [[[1, 0], [0, -1], [1, 0]], [[1, 1, -1], [1, -1, 1]], [[1, 1], [-1, 1]]]
+    network = bnncert.Network.from_arrays(weights, [[0.5, 0.5, -1.5], [0.5, 0.5], [0.5, 0]])
+    label = int(network.classify([1.0, 1.0])[0])
+    point = bnncert.Ball("linf", np.array([1.0, 1.0]), 0)
+    result = bnncert.faults(network, point, label, timeout=60)
+    scopes = {(r.scope.kind, r.scope.place, r.scope.layer) for r in result.rows}
+    assert ("thresholds", "layer", 0) in scopes and ("weights", "layer", 1) in scopes
+    assert not {("weights", "layer", 0), ("weights", "neuron", 0)} & scopes
+    anywhere = result.row("weights", "anywhere")
+    assert anywhere.is_exact and all(f.layer > 0 for f in anywhere.faults)
+    assert FaultScope("weights", "anywhere").size(network) == 6 + 4
+    with pytest.raises(FaultError, match="and no weights"):
+        FaultScope("weights", "layer", 0).refuse_missing(network)
+    with pytest.raises(FaultError, match="weight of the input quantiser"):
+        with_faults(network, [Fault(0, 0, 0)])
+    # A hidden layer alone is not taken as one, and a second input is a weight to flip.
+    single = bnncert.Network.from_arrays([weights[0], [[1, 1, 1], [0, 0, 0]]], [[0] * 3, [0, 0]])
+    assert FaultScope("weights", "anywhere").size(single) == 3 + 3
+    weights[0][0] = [1, 1]
+    wider = bnncert.Network.from_arrays(weights, [[0.5, 0.5, -1.5], [0.5, 0.5], [0.5, 0]])
+    assert FaultScope("weights", "anywhere").size(wider) == 4 + 6 + 4

@@ -14,7 +14,9 @@ Place = tuple[int, int, int]
 
 def places(tiny: PlainNetwork, kind: str, place: str, layer: int | None) -> list[list[Place]]:
     """Return lists of faults; the faults of a set belong to one of them."""
-    layers = range(tiny.depth + (kind == "weights")) if layer is None else [layer]
+    layers = list(range(tiny.depth + (kind == "weights"))) if layer is None else [layer]
+    if kind == "weights" and layer is None and quantises(tiny):
+        layers = layers[1:]
     if kind == "thresholds":
         found = [(n, j, s) for n in layers for j in range(len(tiny.weights[n])) for s in (1, -1)]
         return [found]
@@ -24,6 +26,11 @@ def places(tiny: PlainNetwork, kind: str, place: str, layer: int | None) -> list
         for j in range(len(tiny.weights[n]))
     ]
     return rows if place == "neuron" else [[entry for row in rows for entry in row]]
+
+
+def quantises(tiny: PlainNetwork) -> bool:
+    """Whether the first of several layers compares single inputs with thresholds."""
+    return tiny.depth > 1 and all(np.count_nonzero(row) == 1 for row in tiny.weights[0])
 
 
 def least_faults(

@@ -38,6 +38,7 @@ from bnncert.kernel.rules.weight_flips import (
     derived,
     flip_costs,
     flip_network,
+    has_input_quantiser,
     refuse_shifted_inputs,
 )
 from bnncert.kernel.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
@@ -80,6 +81,8 @@ class FaultScope:
         if not known:
             raise FaultError("the network does not have the scope of faults")
         if self.kind == "weights":
+            if self.layer == 0 and has_input_quantiser(network):
+                raise FaultError("layer 1 quantises the inputs; it has thresholds, and no weights")
             refuse_shifted_inputs(network, self.layer)
 
     @property
@@ -91,7 +94,8 @@ class FaultScope:
     def size(self, network: Network) -> int:
         """Return the number of faults that are possible together."""
         if self.place == "anywhere":
-            layers = range(network.depth + (self.kind == "weights"))
+            last = network.depth + (self.kind == "weights")
+            layers = range(first_layer(self.kind, network), last)
             return sum(FaultScope(self.kind, "layer", n).size(network) for n in layers)
         if self.kind == "thresholds":
             return network.layers[self.number].size
@@ -99,6 +103,11 @@ class FaultScope:
         if self.number < network.depth:
             counts = np.diff(network.layers[self.number].rows.indptr)
         return int(counts.max(initial=0) if self.place == "neuron" else counts.sum())
+
+
+def first_layer(kind: FaultKind, network: Network) -> int:
+    """Find the lowest layer with faults of a kind: an input quantiser has no weights."""
+    return int(kind == "weights" and has_input_quantiser(network))
 
 
 #: The places that each kind of faults has.
@@ -182,7 +191,7 @@ class FaultSetting:
         if count == 0:
             yield FaultQuestion(self.network)
         elif scope.place == "anywhere":
-            for parts in timed(self.divisions(count)):
+            for parts in timed(self.divisions(count, first_layer(scope.kind, self.network))):
                 yield self._divided(scope, parts, proof)
         else:
             yield self._single(scope, count, proof)
@@ -233,12 +242,15 @@ class FaultSetting:
             losses[rival] = Fraction(most, output.integers[1])
         return losses
 
-    def divisions(self, count: int) -> list[tuple[int, ...]]:
-        """Return how `count` faults can be divided among the layers; the last part is the rest."""
-        parts = max(self.network.depth - 1, 1) + 1
+    def divisions(self, count: int, first: int) -> list[tuple[int, ...]]:
+        """Return how `count` faults can be divided among the layers; the last part is the rest.
+
+        There are no faults below the layer `first`.
+        """
+        parts = max(self.network.depth - 1, 1) + 1 - first
         if comb(count + parts - 1, parts - 1) > MOST_DIVISIONS:
             raise FaultError(f"{count} faults can be divided among the layers in too many ways")
-        return list(_compositions(count, parts))
+        return [(*[0] * first, *found) for found in _compositions(count, parts)]
 
     def _divided(
         self, scope: FaultScope, parts: tuple[int, ...], proof: FaultProof

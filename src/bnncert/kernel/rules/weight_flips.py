@@ -54,6 +54,14 @@ class Fault:
     sign: int = 0
 
 
+def has_input_quantiser(network: Network) -> bool:
+    """Whether the first of several layers compares single inputs with thresholds.
+
+    A device stores these thresholds, and no weight bits: there is nothing to flip.
+    """
+    return network.depth > 1 and bool(np.all(np.diff(network.layers[0].rows.indptr) == 1))
+
+
 def refuse_shared_weights(network: Network) -> None:
     """Raise if a layer is a convolution or max-pooling: its entries are not one bit each."""
     for number, layer in enumerate(network.layers, start=1):
@@ -211,6 +219,8 @@ def with_faults(network: Network, faults: Sequence[Fault]) -> Network:
     """
     if len({(f.layer, f.neuron, f.input) for f in faults}) < len(faults):
         raise FaultError("a fault occurs twice")
+    if has_input_quantiser(network) and any(f.layer == 0 and f.input is not None for f in faults):
+        raise FaultError("a fault is that of a weight of the input quantiser, which has none")
     layers, output = list(network.layers), network.output
     for number in timed(sorted({f.layer for f in faults})):
         mine = [f for f in faults if f.layer == number]

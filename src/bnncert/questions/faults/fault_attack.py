@@ -21,7 +21,7 @@ import numpy.typing as npt
 from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.kernel.rules.fault_losses import Gains, knapsack, sign_gains, weight_gains
-from bnncert.kernel.rules.fault_questions import FaultScope, PointSigns
+from bnncert.kernel.rules.fault_questions import FaultScope, PointSigns, first_layer
 from bnncert.kernel.rules.weight_flips import NEVER, Fault, flip_costs, flip_order
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Target
@@ -288,7 +288,7 @@ class PointAttack:
                     best, most = found, len(found) - 1
 
         complete(self.at, [])
-        for number in range(self.network.depth - 1):
+        for number in range(first_layer(scope.kind, self.network), self.network.depth - 1):
             if self.deadline.passed():
                 break
             for faults, sets in enumerate(self._beam(number, scope.kind, most)):

@@ -25,6 +25,7 @@ from bnncert.kernel.rules.fault_questions import (
     FaultQuestion,
     FaultScope,
     PointSigns,
+    first_layer,
 )
 from bnncert.kernel.rules.weight_flips import Fault, FaultError, refuse_shared_weights, with_faults
 from bnncert.model.description import SignZero
@@ -141,9 +142,10 @@ def scopes_of(network: Network, layers: Sequence[int] | None = None) -> list[Fau
                 f"{depth + 1}"
             )
     chosen = range(depth + 1) if layers is None else sorted({n - 1 for n in layers})
-    scopes = [FaultScope("weights", "layer", n) for n in chosen]
+    with_weights = [n for n in chosen if n >= first_layer("weights", network)]
+    scopes = [FaultScope("weights", "layer", n) for n in with_weights]
     scopes += [] if layers is not None else [FaultScope("weights", "anywhere")]
-    scopes += [FaultScope("weights", "neuron", n) for n in chosen]
+    scopes += [FaultScope("weights", "neuron", n) for n in with_weights]
     scopes += [FaultScope("thresholds", "layer", n) for n in chosen if n < depth]
     scopes += [] if layers is not None else [FaultScope("thresholds", "anywhere")]
     for scope in scopes:
