@@ -41,7 +41,7 @@ def test_the_wheel_has_the_package_and_its_data(tmp_path: Path) -> None:
     inside = {name for name in names if name.startswith("bnncert/")}
     assert inside == package_files()
     assert {n for n in inside if n.startswith("bnncert/data/") and n.endswith(".npz")} == {
-        f"bnncert/data/mnist_{name}.npz" for name in ("dense", "sparse", "test_100")
+        f"bnncert/data/mnist_{name}.npz" for name in ("certified", "dense", "sparse", "test_100")
     }
     assert f"{information}/licenses/LICENSE" in names
 

@@ -93,7 +93,7 @@ with _watch(consoles, TrainingOptions(epochs=3)) as report:
         for step in range(1, 5):
             report(SimpleNamespace(epoch=epoch, step=step, finished=False, **known))
             time.sleep(0.15)
-        end = dict(open_share=None, held_out=None, finished=True)
+        end = dict(open_share=None, held_out=None, certified=None, finished=True)
         report(SimpleNamespace(epoch=epoch + 1, step=4, **end, **known))
 print("the end")
 """

@@ -71,7 +71,7 @@ def test_the_two_networks_have_to_be_named(made: dict[str, list[Made]]) -> None:
     one, two, _, path = made["point"][0]
     a, b = one.build(), two.build()
     for networks, text in (
-        ({"network": a}, "name the second one"),
+        ({"network": a}, "name both"),
         ({"network": b, "other": a}, "in the other order"),
         ({"network": a, "other": a}, "about other networks"),
         ({"network": a, "other": b, "sign_zero": "either"}, "another sign"),

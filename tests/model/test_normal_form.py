@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.errors import FormatError, InputError, UnsupportedModelError
+from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.model.description import Divide, ElementwiseStep, Scale, Shift, SignZero
 from bnncert.model.loading import load
 from bnncert.model.network import Network
@@ -375,7 +375,10 @@ def test_dyadic_gains_are_exact() -> None:
     assert net.evaluate_exactly([1.0, -1.0]) == [2, -8]
 
 
-def test_irrational_outputs_cannot_be_saved(tmp_path: Path) -> None:
+def test_irrational_outputs_are_saved_as_what_they_are_made_of(tmp_path: Path) -> None:
     net = output_network(np.eye(2), normalise([1.0, 1.0], 0.0, 0.0, [2.0, 3.0]))
-    with pytest.raises(InputError, match="irrational output"):
-        net.save(tmp_path / "net.npz")
+    net.save(tmp_path / "net.npz")
+    again = load(tmp_path / "net.npz")
+    assert again.output.error.tolist() == net.output.error.tolist()
+    assert min(again.output.error) > 0
+    assert again.content_hash == net.content_hash

@@ -30,13 +30,15 @@ def question() -> tuple[bnncert.Network, bnncert.Region, int]:
 def test_two_processes_prove_what_one_does(
     question: tuple[bnncert.Network, bnncert.Region, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parallel, "ALONE", 0.3)
+    monkeypatch.setattr(parallel, "ALONE", 0.0)
+    # A tree of some hundred nodes: the first process must not be done before the other one starts.
+    network, small, label = question
+    region = bnncert.Ball("linf", small.center, 0.7 / 127.5, -1.0, 1.0)
     hands = []
     play = parallel.work_on_nodes
     monkeypatch.setattr(parallel, "work_on_nodes", lambda *a: hands.append(play(*a)) or hands[-1])
-    result = bnncert.verify(
-        *question, rivals="runner-up", method="bab", timeout=120, options=Options(processes=2)
-    )
+    how = {"method": "bab", "timeout": 120, "options": Options(processes=2)}
+    result = bnncert.verify(network, region, label, rivals="runner-up", **how)
     assert result.status == "robust"
     assert result.lower > 0
     assert hands, "the tree was finished before another process was asked"
@@ -126,7 +128,7 @@ def test_processes_that_cannot_be_started_are_not_needed(
         raise OSError("no more processes")
 
     monkeypatch.setattr(WorkerProcess, "start", refuse)
-    monkeypatch.setattr(parallel, "ALONE", 0.3)
+    monkeypatch.setattr(parallel, "ALONE", 0.0)
     result = bnncert.verify(
         *question, rivals="runner-up", method="bab", timeout=120, options=Options(processes=2)
     )

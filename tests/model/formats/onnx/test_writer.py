@@ -126,12 +126,15 @@ def test_many_layers_are_refused_together(tmp_path: Path, monkeypatch: pytest.Mo
         write_description(_description(20, 30), tmp_path / "net.onnx")
 
 
-def test_other_steps_are_refused(tmp_path: Path) -> None:
-    description = _description(2, 2)
-    stage = Stage(sp.csr_array((2, 2)), (Scale(np.ones(2)),), "odd")
-    odd = ModelDescription(stages=(stage, description.stages[1]), input_shape=(2,))
-    with pytest.raises(InputError, match="layer odd is not in normal form"):
-        write_description(odd, tmp_path / "net.onnx")
+def test_other_steps_are_kept(tmp_path: Path) -> None:
+    first = Shift(np.array([0.1, 0.2])), Scale(np.array([2.0, -3.0]))
+    weights = sp.csr_array(np.eye(2))
+    stages = Stage(weights, first, "first"), Stage(weights, (Scale(np.array([0.1, 0.3])),), "last")
+    network = Network.from_description(ModelDescription(stages=stages, input_shape=(2,)))
+    network.save(tmp_path / "net.onnx")
+    again = load(tmp_path / "net.onnx")
+    assert again.evaluate_exactly([1, -1]) == network.evaluate_exactly([1, -1])
+    assert again.content_hash == network.content_hash
 
 
 @pytest.mark.parametrize("transform", ["softmax", "argmax"])
