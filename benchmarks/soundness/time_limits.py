@@ -37,6 +37,9 @@ LIMITS = (2.0, 5.0, 10.0)
 #: Seconds after the limit that are too late: for our own methods, and where a foreign solver works.
 OWN, FOREIGN = 1.5, 2.5
 
+#: The exit codes of an answer: yes, no, and undecided in the time.
+ANSWERED = (0, 1, 3)
+
 #: Seconds after the limit at which a command is ended.
 PATIENCE = 60.0
 
@@ -253,7 +256,7 @@ def ask(words: list[str], limit: float) -> tuple[float, str]:
     excess = time.monotonic() - started - limit
     if "Traceback" in out:
         return excess, "traceback: " + " ".join(out.split())[-200:]
-    if process.returncode != 0:
+    if process.returncode not in ANSWERED:
         return excess, f"exit code {process.returncode}: {' '.join(out.split())[-200:]}"
     if not re.search(r"robust|timeout|unknown|radius|sat|margin|suffice|certified", out):
         return excess, f"no answer in {' '.join(out.split())[-200:]!r}"

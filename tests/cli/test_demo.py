@@ -87,7 +87,7 @@ def test_the_bundled_images_are_bytes_scaled_to_the_data_box() -> None:
 def test_the_demo_verifies_an_image_and_draws_a_counterexample() -> None:
     lines = recorded(1, 0.25, "sparse").splitlines()
     assert lines[0].startswith("MNIST network 784-500-500-10, 34 % zero weights")
-    assert "radius 0.25/127.5" in lines[0]
+    assert "radius 0.25 px" in lines[0]
     (row,) = [line.split() for line in lines if re.match(r" +0 +7 ", line)]
     assert row[:3] == ["0", "7", "robust"]
     assert row[3] == ">="
@@ -95,7 +95,7 @@ def test_the_demo_verifies_an_image_and_draws_a_counterexample() -> None:
     words = r"1 robust, 0 not robust, 0 misclassified, 0 undecided of 1 in \d"
     assert any(re.match(words, line) for line in lines)
     (sentence,) = [line for line in lines if line.startswith("Image 0 is robust above")]
-    wrong = re.search(r"radius 16/127\.5 .* classified as (\d) \(margin (-[\d.]+)", sentence)
+    wrong = re.search(r"radius 16 px .* classified as (\d) \(margin (-[\d.]+)", sentence)
     assert wrong is not None
     assert int(wrong[1]) != 7
     title = lines.index(next(line for line in lines if line.startswith("image 0: 7")))

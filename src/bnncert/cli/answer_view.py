@@ -149,7 +149,9 @@ class AnswerView(ABC, Generic[AnswerT]):
             line = f"certificate: {found.certificate} ({size} bytes)"
         else:
             reason = "the search was interrupted" if is_interrupted else self.no_proof(found)
-            line = f"no certificate: {found.no_certificate or reason}"
+            # A note of `verify` says so itself.
+            reason = (found.no_certificate or reason).removeprefix("no certificate: ")
+            line = f"no certificate: {reason}"
         self.consoles.details.print(line, soft_wrap=True)
 
     def no_proof(self, found: AnswerT) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bnncert.model.loading import DemoData
     from bnncert.model.network import Network
 
-#: Radii, in steps of 1/127.5, at which the demo searches for a counterexample to show.
+#: Radii, in pixels, at which the demo searches for a counterexample to show.
 ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 
 #: The radius at which the certified network is shown beside it.
@@ -27,7 +27,7 @@ CERTIFIED_DELTA = 25.0
 
 def demo(
     count: Annotated[int, typer.Option("--count", help="How many of the 100 images.")] = 10,
-    delta: Annotated[float, typer.Option("--radius", help="Radius in pixels of 127.5.")] = 0.25,
+    delta: Annotated[float, typer.Option("--radius", help="Radius in pixels.")] = 0.25,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds per image.")] = 30.0,
     network: Annotated[
         Literal["sparse", "dense"], typer.Option("--network", help="Which bundled network.")
@@ -60,7 +60,7 @@ def run_demo(
     network = load_demo_network(which)
     console.print(
         f"MNIST network {'-'.join(map(str, network.sizes))}, "
-        f"{100 * network.zero_fraction:.0f} % zero weights; L-inf radius {delta:g}/127.5 on "
+        f"{100 * network.zero_fraction:.0f} % zero weights; L-inf radius {delta:g} px on "
         "data in [-1, 1]; all nine rival classes",
         highlight=False,
         soft_wrap=True,
@@ -146,7 +146,7 @@ def _show_counterexample(
         ]
         console.print()
         console.print(
-            f"Image {index} is robust above, but at radius {delta:g}/127.5 the attack finds a "
+            f"Image {index} is robust above, but at radius {delta:g} px the attack finds a "
             f"point that is classified as {predicted} (margin {number(float(found.value))}, "
             "replayed in exact arithmetic):",
             highlight=False,
@@ -172,7 +172,7 @@ def _show_certified(
     if result.status == "robust":
         console.print(
             f"\nThe network demo:certified (train --certify 0.1) classifies image {index} as "
-            f"{label} in the whole ball of radius {CERTIFIED_DELTA:g}/127.5: margin >= "
+            f"{label} in the whole ball of radius {CERTIFIED_DELTA:g} px: margin >= "
             f"{lower_text(result.lower)}, proved in {result.seconds:.2f} s.",
             highlight=False,
             soft_wrap=True,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.questions.exact_evaluation import UNDETERMINED, determined_classes
+from bnncert.engine.exact_classes import UNDETERMINED, determined_classes
 from tests.brute_force import TinyNetwork
 from tests.questions.compare.pairs import classes_at
 from tests.random_questions import random_network

@@ -233,8 +233,10 @@ class Context:
 
         `since` is the deadline's clock when work on the target began, `trusted` the solver on which
         a proof relies.  `tried` is False for a stage that works on all targets at once before any
-        method is applied to one of them.
+        method is applied to one of them.  A counterexample of another target is left out.
         """
+        if counterexample is not None and counterexample.target != target.name:
+            counterexample = None
         if counterexample is not None:
             status: Status = "not_robust"
             upper = min(upper, float_above(counterexample.value))

@@ -198,8 +198,6 @@ class EliminationEngine:
         if self._values:
             kept = self.lowest[k] if self.upper[k] <= 0 else None
             found = self.context.replayer.confirm(target, *kept) if kept is not None else None
-        elif found is not None and found.target != target.name:
-            found = None
         return self.context.result(
             target,
             name,

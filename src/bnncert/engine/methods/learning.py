@@ -303,21 +303,16 @@ class LearningEngine:
 
     def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
         """Return the result of the search so far for one target."""
-        details: dict[str, Any] = {"conflicts": self.conflicts}
         proved = self.status == "proved" and target.name not in self._dropped
         if proved:
             lower = max(lower, min((o.least_good_value for o in target.objectives), default=lower))
-        found = self.found
-        if found is not None and found.target != target.name:
-            found = None
-        note = self.note or f"{self.conflicts} conflicts"
         return self.context.result(
             *(target, name, since),
             lower=lower,
-            counterexample=found,
+            counterexample=self.found,
             proved=proved,
-            note=note,
-            details=details,
+            note=self.note or f"{self.conflicts} conflicts",
+            details={"conflicts": self.conflicts},
         )
 
 

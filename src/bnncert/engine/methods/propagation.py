@@ -240,8 +240,6 @@ class PatternEngine:
                 found = self.context.replayer.confirm(target, kept.values, kept.exact)
             # A bound of F is one of an objective, which also decides about ties.
             proved = found is None and any(o.is_proved_by(lower) for o in target.objectives)
-        if found is not None and found.target != target.name:
-            found = None
         return self.context.result(
             *(target, name, since),
             lower=lower,

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import OutOfTimeError
 from bnncert.engine.answer import Interrupted
+from bnncert.engine.exact_classes import UNDETERMINED, exact_class
 from bnncert.engine.methods import Options, Progress
 from bnncert.engine.verdict import Counterexample, Result
 from bnncert.errors import InputError
@@ -51,7 +52,6 @@ from bnncert.questions.compare.difference import (
 )
 from bnncert.questions.compare.normal_forms import compare_layers
 from bnncert.questions.compare.rounding import rounding_between
-from bnncert.questions.exact_evaluation import UNDETERMINED, exact_class
 from bnncert.questions.prover import Effort, Prover, Search
 from bnncert.regions import Box, Region, refuse_cover
 

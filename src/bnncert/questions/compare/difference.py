@@ -9,6 +9,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.engine.exact_classes import UNDETERMINED, determined_classes, exact_class
 from bnncert.engine.methods import Progress
 from bnncert.kernel.rules.disagreement import Condition
 from bnncert.kernel.rules.product import Product
@@ -16,7 +17,6 @@ from bnncert.model.network import Network
 from bnncert.problem.objective import score_objective
 from bnncert.problem.problem import Target
 from bnncert.questions.compare.comparison_answer import Difference, InputsComparison
-from bnncert.questions.exact_evaluation import UNDETERMINED, determined_classes, exact_class
 from bnncert.regions import Region
 
 #: Inputs that are evaluated between two reports of progress.

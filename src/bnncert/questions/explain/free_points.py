@@ -18,13 +18,13 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, last_place
 from bnncert.deadline import Deadline
+from bnncert.engine.exact_classes import certain_signs
 from bnncert.engine.methods import Context, Options
 from bnncert.engine.methods.attack import Attack
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.verdict import Counterexample
 from bnncert.model.network import MOST_TIE_CHOICES
 from bnncert.problem import Problem
-from bnncert.questions.exact_evaluation import certain_signs
 from bnncert.questions.explain.explanation_answer import Domain
 
 #: The most points that are enumerated, and the most multiplications for all of them.
