@@ -28,6 +28,11 @@ MODELS = frozenset({"model", "models", "first", "source"})
         ("--sparsity", "it belongs to bnncert bound"),
         ("--epochs", "it belongs to bnncert train"),
         ("--raduis", "--radius"),
+        ("--memory", "did you mean --memory-limit?"),
+        ("--patch", "did you mean --norm patch?"),
+        ("--vnnlib", "give the query after the model, as in bnncert verify MODEL QUERY.vnnlib"),
+        ("--onnx", "give the model first"),
+        ("--zzzz", "No such option: --zzzz; see bnncert verify --help"),
     ],
 )
 def test_an_unknown_option_names_another(folder: Path, run: Run, given: str, meant: str) -> None:
@@ -37,7 +42,23 @@ def test_an_unknown_option_names_another(folder: Path, run: Run, given: str, mea
 def test_a_synonym_stands_for_an_option() -> None:
     names = [entry.name.replace("_", "-") for entry in ENTRIES]
     flags = {flag for name in names for p in _imported(name).params for flag in p.opts}
-    assert set(SYNONYMS) <= flags
+    assert {flag.split()[0] for flag in SYNONYMS} <= flags
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("convert", "net.npz", "--out", "x.onnx"), "as in bnncert convert MODEL NEW.onnx"),
+        (("verify",), "Missing argument 'model'; see bnncert verify --help"),
+        (("train", "--data", "x.npz"), "Missing option '--out'; see bnncert train --help"),
+        (("info", "q.txt"), "q.txt: not a readable ONNX file; networks are .onnx, .npz, .json"),
+    ],
+)
+def test_what_is_missing_or_misplaced(
+    folder: Path, run: Run, words: tuple[str, ...], message: str
+) -> None:
+    Path("q.txt").write_text("hello")
+    assert_one_line(run(*words), message)
 
 
 def test_a_wrong_word_lists_the_right_ones(folder: Path, run: Run) -> None:

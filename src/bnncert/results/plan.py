@@ -85,7 +85,7 @@ class Selection:
         all_: Sequence[int] = range(total) if self.indices is None else self.indices
         if not 0 <= self.first < len(all_):
             last = len(all_) - 1
-            raise InputError(f"{where}: first is {self.first}; it holds points 0 to {last}")
+            raise InputError(f"{where}: index {self.first}; it holds points 0 to {last}")
         left = len(all_) - self.first
         count = left if self.count is None else self.count
         if not 1 <= count <= left:

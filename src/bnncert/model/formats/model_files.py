@@ -63,7 +63,10 @@ def read_description(
             return _read_pair(_weights_beside(path), content, source, limits)
         return read_json(content, source, limits)
     if path.suffix in (".npz", ".json"):
-        raise FormatError(f"{source}: the content is not {path.suffix}")
+        raise FormatError(
+            f"{source}: the content is not {path.suffix}, or there is none; expected the arrays "
+            "W0, b0, W1, b1, ..."
+        )
     # Readers are imported on use: importing onnx takes half a second.
     from bnncert.model.formats.onnx.reader import read_onnx
 

@@ -78,7 +78,7 @@ def check_size(content: bytes, source: str) -> None:
                 continue
             size, at = _varint(content, at, end, source)
             if at + size > end:
-                raise _broken(source)
+                raise broken(source)
             if number in message.inside:
                 stack.append((message.inside[number], at, at + size))
             elif number in message.packed:
@@ -92,8 +92,12 @@ def check_size(content: bytes, source: str) -> None:
             raise too_large(source, "has names and descriptions of", limits.structure, "structure")
 
 
-def _broken(source: str) -> FormatError:
-    return FormatError(f"{source}: not a readable ONNX file (broken or truncated)")
+def broken(source: str) -> FormatError:
+    """Make the error of a file that is no ONNX; another suffix may be that of another file."""
+    why = "broken or truncated"
+    if not source.endswith((".onnx", ".onnx.gz")):
+        why = "networks are .onnx, .npz, .json, .pt, .safetensors, .keras or .h5"
+    return FormatError(f"{source}: not a readable ONNX file; {why}")
 
 
 def _varint(content: bytes, at: int, end: int, source: str) -> tuple[int, int]:
@@ -107,7 +111,7 @@ def _varint(content: bytes, at: int, end: int, source: str) -> tuple[int, int]:
         value |= (byte & 127) << shift
         if byte < 128:
             return value, at
-    raise _broken(source)
+    raise broken(source)
 
 
 def _skipped(content: bytes, at: int, end: int, kind: int, source: str) -> int:
@@ -115,7 +119,7 @@ def _skipped(content: bytes, at: int, end: int, kind: int, source: str) -> int:
         return _varint(content, at, end, source)[1]
     width = {1: 8, 5: 4}.get(kind)
     if width is None or at + width > end:
-        raise _broken(source)
+        raise broken(source)
     return at + width
 
 

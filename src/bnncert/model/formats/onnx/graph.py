@@ -21,7 +21,7 @@ from onnx import numpy_helper
 
 from bnncert.errors import BnncertError, FormatError, UnsupportedModelError, reason
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, Limits
-from bnncert.model.formats.onnx.external import PLAIN_TYPES, check_size, embed_external_data
+from bnncert.model.formats.onnx.external import PLAIN_TYPES, broken, check_size, embed_external_data
 
 #: Before opset 7 broadcasting had different rules; later opsets than the newest are not known.
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
@@ -160,7 +160,7 @@ def parse_graph(
     try:
         model.ParseFromString(content)
     except (DecodeError, ValueError, TypeError) as error:
-        raise FormatError(f"{source}: not a readable ONNX file (broken or truncated)") from error
+        raise broken(source) from error
     graph = model.graph
     if not graph.node:
         raise FormatError(f"{source}: no graph in the file; it is not an ONNX model, or empty")
