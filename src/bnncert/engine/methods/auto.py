@@ -48,8 +48,11 @@ WEIGHTS: dict[str, dict[str, float]] = {
     "few": {"propagation": 8.0, "bab": 2.0, "attack": 2.0},
     # So many weights that a step of anything but the attack takes seconds.
     "large": {"attack": 8.0, "elimination": 4.0, "bab": 2.0, "learning": 1.0},
-    # Three or more sign layers: relaxations through gates are weak.
-    "deep": {"learning": 6.0, "propagation": 2.0, "attack": 1.0},
+    # Three or more sign layers, through which relaxations are weak, above signs of single inputs:
+    # every pattern of these has a point, and what is learned counts for all of them.
+    "levels": {"learning": 6.0, "propagation": 2.0, "attack": 1.0},
+    # As many above sums of inputs: most patterns have no point, and each is a linear program.
+    "deep": {"propagation": 8.0, "attack": 2.0, "learning": 1.0},
     # Two sign layers whose neurons read few open signs each.
     "local": {"elimination": 4.0, "bab": 3.0, "attack": 2.0},
     "dense": {"bab": 8.0, "attack": 2.0, "propagation": 1.0},
@@ -77,7 +80,8 @@ def shape(question: OpenQuestion) -> str:
     if sum(layer.weights.nnz for layer in network.layers) > LARGE:
         return "large"
     if network.depth >= DEEP:
-        return "deep"
+        reads_one = np.diff(network.layers[0].weights.indptr).max(initial=0) <= 1
+        return "levels" if reads_one else "deep"
     if network.depth == 2 and bounds[0].unstable.size and bounds[1].unstable.size:
         rows = network.layers[1].weights[bounds[1].unstable][:, bounds[0].unstable]
         if rows.nnz <= LOCAL * rows.shape[0] * rows.shape[1]:

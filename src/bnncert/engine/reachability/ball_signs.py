@@ -35,6 +35,9 @@ SMALLEST_RADIUS = 1e-250
 
 def exact_feasibility(pattern: SignPattern, region: Region, deadline: Deadline) -> Feasibility:
     """Decide whether a pattern occurs in a region of any kind, in exact arithmetic."""
+    if deadline.passed():
+        # To build a program of rationals takes longer than many slices of time.
+        return Feasibility()
     if region.values is not None:
         found = grid_feasibility(pattern, region, None, deadline)
         if found.is_decided:
