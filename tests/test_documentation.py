@@ -48,9 +48,11 @@ def test_the_picture_of_the_readme_is_an_image_and_its_counterexample() -> None:
     picture = read_image(DOCS / "images" / "counterexample.png")
     pixels = picture.pixels.reshape(picture.pixels.shape[:2])[::8, ::8].astype(int)
     network, images = load_demo_network("sparse"), load_demo_images()
-    before, after = pixels[:, :28].ravel(), pixels[:, 29:].ravel()
+    before, after, noisy = (pixels[:, k : k + 28].ravel() for k in (0, 29, 58))
     assert (before == images.pixels[38]).all() and (abs(after - before) <= 1).all()
     assert network.classify(after / 127.5 - 1.0).item() == 3
+    assert abs(noisy - before).max() == 25
+    assert load_demo_network("certified").classify(noisy / 127.5 - 1.0).item() == 2
 
 
 def test_terms_are_explained_where_they_first_occur() -> None:
