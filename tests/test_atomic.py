@@ -15,14 +15,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 
-import numpy as np
 import pytest
 
 import bnncert
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import replacing, write_atomically
 from bnncert.questions.prover import UnwrittenError
-from tests.cli.diamond import DIAMOND, write_network
+from tests.cli.diamond import diamond_folder
 from tests.in_process import Outcome, command_line
 from tests.kernel.every_claim import IMAGE, KINDS, NET
 
@@ -132,10 +131,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_network(tmp_path / "net.npz", DIAMOND, input_lo=-2.0, input_hi=2.0)
-    np.save(tmp_path / "x.npy", np.array([1.0, 0.0]))
-    return tmp_path
+    return diamond_folder(tmp_path, monkeypatch)
 
 
 ABOUT_X = ("net.npz", "--input", "x.npy", "--label", "0")

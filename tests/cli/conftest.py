@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.cli.diamond import DIAMOND, TIED, Run, write_network
+from tests.cli.diamond import TIED, Run, diamond_folder, write_network
 from tests.in_process import command_line
 
 
@@ -28,8 +27,5 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with networks and points in it, which is also the working directory."""
-    monkeypatch.chdir(tmp_path)
-    write_network(tmp_path / "net.npz", DIAMOND, input_lo=-2.0, input_hi=2.0)
     write_network(tmp_path / "tied.npz", TIED, input_lo=-2.0, input_hi=2.0)
-    np.save(tmp_path / "x.npy", np.array([1.0, 0.0]))
-    return tmp_path
+    return diamond_folder(tmp_path, monkeypatch)

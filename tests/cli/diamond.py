@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import bnncert
 from tests.brute_force import TinyNetwork
@@ -83,6 +84,14 @@ def write_network(path: Path, net: TinyNetwork, **extra: Any) -> Path:
         arrays[f"W{i}"], arrays[f"b{i}"] = w, b
     np.savez(path, **arrays)
     return path
+
+
+def diamond_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write the network and the point (1, 0) into a folder, and make it the working directory."""
+    monkeypatch.chdir(folder)
+    write_network(folder / "net.npz", DIAMOND, input_lo=-2.0, input_hi=2.0)
+    np.save(folder / "x.npy", np.array([1.0, 0.0]))
+    return folder
 
 
 def read_json(path: Path) -> dict[str, Any]:

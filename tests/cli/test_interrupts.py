@@ -75,6 +75,18 @@ def interrupt(process: subprocess.Popen[str]) -> str:
     return out
 
 
+def scripted(script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a script that stands for the program, and return what it printed."""
+    return subprocess.run(
+        [sys.executable, "-c", script, *words],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.3, 1.0])
 def test_in_the_first_second_there_is_no_traceback(seconds: float) -> None:
     process = start(START, "verify", *HARD)
@@ -102,14 +114,7 @@ def test_an_interrupt_that_a_destructor_loses_is_raised_again() -> None:
         "program.main = slow\n" + START
     )
     started = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=60,
-        check=False,
-    )
+    done = scripted(script)
     assert (done.returncode, done.stderr) == (130, "bnncert: interrupted\n")
     assert time.monotonic() - started < 15
 
@@ -122,14 +127,7 @@ def test_while_the_arguments_are_read_it_is_one_line_too() -> None:
         "    raise KeyboardInterrupt\n"
         "typer.core.TyperGroup.make_context = parse\n" + START
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "methods"],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=60,
-        check=False,
-    )
+    done = scripted(script, "methods")
     assert (done.returncode, done.stderr) == (130, "bnncert: interrupted\n")
 
 
@@ -146,14 +144,7 @@ def test_before_the_first_import_it_is_one_line_too(module: str) -> None:
         "sys.meta_path.insert(0, Ctrl())\n"
         "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "methods"],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=60,
-        check=False,
-    )
+    done = scripted(script, "methods")
     assert (done.returncode, done.stderr) == (130, "bnncert: interrupted\n")
 
 

@@ -32,6 +32,14 @@ class Question:
     arithmetic: str
     kind: str
 
+    @property
+    def has_all_patterns(self) -> bool:
+        """Whether every pattern of the first layer occurs: it reads a box input by input."""
+        first = self.tiny.weights[0]
+        square = first.shape[0] == first.shape[1]
+        diagonal = square and not np.any(first - np.diag(first.diagonal()))
+        return diagonal and self.kind in ("linf", "box") and self.arithmetic == "real"
+
 
 def random_question(rng: np.random.Generator) -> Question:
     """Return a question about any region, property, tie rule, sign(0) and arithmetic."""

@@ -19,7 +19,6 @@ from bnncert.kernel.container import Section
 from bnncert.kernel.elimination import Elimination, SignTable
 from bnncert.problem import Problem, robustness
 from bnncert.questions.prover import solve
-from tests.brute_force import TinyNetwork
 from tests.engine.search.elimination.test_search import line_network
 from tests.kernel.claims import (
     Judge,
@@ -34,13 +33,6 @@ from tests.kernel.eliminations import by_hand, elimination_of, random_parts
 from tests.kernel.pattern_trees import random_deep_question
 from tests.kernel.random_claims import SIZES
 from tests.random_questions import KINDS, random_region
-
-
-def _is_box(tiny: TinyNetwork, kind: str, arithmetic: str) -> bool:
-    """Whether every pattern of the first layer occurs."""
-    first = tiny.weights[0]
-    diagonal = first.shape[0] == first.shape[1] and not np.any(first - np.diag(first.diagonal()))
-    return diagonal and kind in ("linf", "box") and arithmetic == "real"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -64,7 +56,7 @@ def test_what_an_elimination_proves_is_true(kind: str, tmp_path: Path) -> None:
             assert judge.objection(report, sections[0]) is None
         if (
             limit == UNLIMITED
-            and _is_box(question.tiny, kind, question.arithmetic)
+            and question.has_all_patterns
             and all(len(target.objectives) == 1 for target in problem.targets)
         ):
             assert (report is not None) == true

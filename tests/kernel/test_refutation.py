@@ -15,7 +15,6 @@ from bnncert.kernel import refutation as kernel
 from bnncert.kernel.container import Section
 from bnncert.kernel.refutation import CompiledPropagator, Facts, PlainPropagator
 from bnncert.problem import Problem, robustness
-from tests.brute_force import TinyNetwork
 from tests.kernel.claims import Judge, accepted, excluding_pair, pack
 from tests.kernel.pattern_trees import random_deep_question
 from tests.kernel.refutations import (
@@ -30,13 +29,6 @@ from tests.kernel.refutations import (
     starts,
 )
 from tests.random_questions import KINDS
-
-
-def _is_box(tiny: TinyNetwork, kind: str, arithmetic: str) -> bool:
-    """Whether every pattern of the first layer occurs."""
-    first = tiny.weights[0]
-    diagonal = first.shape[0] == first.shape[1] and not np.any(first - np.diag(first.diagonal()))
-    return diagonal and kind in ("linf", "box") and arithmetic == "real"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -56,7 +48,7 @@ def test_what_a_refutation_proves_is_true(kind: str, tmp_path: Path) -> None:
         assert (report is not None) == (proof is not None)
         if report is not None:
             assert judge.objection(report, sections[0]) is None
-        if _is_box(question.tiny, kind, question.arithmetic):
+        if question.has_all_patterns:
             assert (report is not None) == true
         outcomes[report is not None, true] += 1
         # Nothing that is made up proves what is not true.

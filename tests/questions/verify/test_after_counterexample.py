@@ -19,7 +19,7 @@ from bnncert.engine.methods import Context, Options
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import TargetResult
 from bnncert.problem import robustness
-from tests.cli.diamond import DIAMOND, write_network
+from tests.cli.diamond import DIAMOND, diamond_folder
 from tests.in_process import Outcome, command_line
 
 Run = Callable[..., Outcome]
@@ -33,10 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_network(tmp_path / "net.npz", DIAMOND, input_lo=-2.0, input_hi=2.0)
-    np.save(tmp_path / "x.npy", np.array([1.0, 0.0]))
-    return tmp_path
+    return diamond_folder(tmp_path, monkeypatch)
 
 
 ABOUT_X = ("net.npz", "--input", "x.npy", "--radius", "0.1")
