@@ -20,6 +20,9 @@ from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
 from bnncert.engine.solvers.exact_lp import Bound, ExactProgram, solve_exactly
 from bnncert.regions import Region
 
+#: Margins that floats of a solver cannot tell from infinity.
+LARGEST = 1e300
+
 
 @dataclass(frozen=True)
 class _Polyhedron:
@@ -103,6 +106,8 @@ def _inequalities(
     rows: list[dict[int, Fraction]] = []
     right: list[Fraction] = []
     strict: list[bool] = []
+    # Most weights are 1 or -1, and to make a rational takes longer than all else here.
+    signed: dict[float, Fraction] = {}
     for j, s in zip(pattern.neurons.tolist(), pattern.signs.tolist(), strict=True):
         start, stop = layer.weights.indptr[j], layer.weights.indptr[j + 1]
         row: dict[int, Fraction] = {}
@@ -115,9 +120,12 @@ def _inequalities(
         )
         for i, w in data:
             columns, base = polyhedron.inputs[i]
-            constant += Fraction(w) * base
+            weight = signed.setdefault(s * w, Fraction(s * w))
+            if base:
+                constant += s * weight * base
             for column, sign in columns:
-                row[column] = row.get(column, Fraction(0)) + s * sign * Fraction(w)
+                value = weight if sign > 0 else -weight
+                row[column] = row[column] + value if column in row else value
         rows.append(row)
         right.append(-s * constant)
         inexact = bool(bias_lo[j] != bias_hi[j])
@@ -146,12 +154,18 @@ def _largest_margin(
     Returns t, the point, and the multipliers that are not zero.
     """
     n = len(polyhedron.lower)
-    reach = Fraction(1)
-    for row, b in zip(rows, right, strict=True):
-        ends = (
-            (abs(c), abs(polyhedron.lower[j]), abs(polyhedron.upper[j])) for j, c in row.items()
-        )
-        reach = max(reach, sum((c * max(low, high) for c, low, high in ends), abs(b)))
+    # A bound of all margins; a factor of two is far more than the rounding of its sums.
+    ends = np.maximum(
+        [abs(float(v)) for v in polyhedron.lower], [abs(float(v)) for v in polyhedron.upper]
+    )
+    sizes = (
+        abs(float(b)) + sum(abs(float(c)) * ends[j] for j, c in row.items())
+        for row, b in zip(rows, right, strict=True)
+    )
+    largest = float(max(sizes, default=0.0))
+    if not largest < LARGEST:
+        return None
+    reach = Fraction(1 + 2 * largest)
     minus = Fraction(-1)
     program = ExactProgram(
         cost=[Fraction(0)] * n + [minus],

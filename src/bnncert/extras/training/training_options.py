@@ -25,7 +25,7 @@ RECIPE: dict[str, Any] = {
     "stride": 2,
     "kernel": 5,
     "zeros": 0.97,
-    "epochs": 8,
+    "epochs": 20,
     "batch": 100,
     "lr": 0.01,
 }
