@@ -102,7 +102,7 @@ def test_the_demo_verifies_an_image_and_draws_a_counterexample() -> None:
     assert f"counterexample: {wrong[1]}" in lines[title]
     picture = [line for line in lines[title + 1 :] if line]
     assert len(picture) == 29
-    certified = r"The network demo:certified .* image 0 as 7 in the whole ball of radius 25/127\.5"
+    certified = r"The network demo:certified .* image 0 as 7 in the whole ball of radius 25 px"
     assert re.match(certified, picture.pop())
     # Two pictures of 28 pixels, two characters each, and ink in both.
     assert all(len(line) >= 2 * 56 + 4 for line in picture)

@@ -257,3 +257,18 @@ def test_a_large_problem_does_not_starve_the_attack() -> None:
     region = bnncert.Ball("linf", point, 6 * network.pixel_step, network.input_lo, network.input_hi)
     result = bnncert.verify(network, region, 7, timeout=60)
     assert result.status == "not_robust"
+
+
+@pytest.mark.parametrize(("first", "row"), [("single inputs", "levels"), ("sums", "deep")])
+def test_deep_networks_are_told_by_what_their_first_layer_reads(first: str, row: str) -> None:
+    rng = np.random.default_rng(0)
+    size = 20
+    weights = [rng.choice([-1, 1], (size, size)) for _ in range(3)]
+    if first == "single inputs":
+        weights[0] = np.diag(weights[0].diagonal())
+    weights.append(rng.choice([-1, 1], (2, size)))
+    network = bnncert.Network.from_arrays(weights, [np.zeros(len(w)) for w in weights])
+    box = bnncert.Box(np.full(size, -1.0), np.full(size, 1.0))
+    problem = robustness(network, box, 0, "all", "violation")
+    context = Context(Options(), Deadline(60), Replayer(problem))
+    assert auto.shape(OpenQuestion(problem, context)) == row

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from bnncert.deadline import Deadline
+from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
 from bnncert.engine.reachability.polyhedron import polyhedral_feasibility
 from bnncert.model.description import ModelDescription, Normalise, Shift, Stage
@@ -235,3 +236,12 @@ def test_a_reachable_pattern_is_not_excluded_by_the_enclosure_of_a_threshold(
     assert Fraction(below) ** 2 < 2 < Fraction(above) ** 2
     assert conflict_of(check(net, [0], [1], Box([0.0], [above]))) == ()
     assert conflict_of(check(net, [0], [-1], Box([below], [2.0]))) == ()
+
+
+def test_after_the_deadline_no_exact_program_is_built() -> None:
+    layer = Network.from_arrays([[[1, 1]], [[1], [-1]]], [[0.0], [0.0, 0.0]]).layers[0]
+    pattern = SignPattern(layer, np.array([0]), np.array([1], dtype=np.int8))
+    box = Box(np.full(2, -1.0), np.full(2, 1.0))
+    assert exact_feasibility(pattern, box, Deadline(None)).point is not None
+    late = Deadline(1e-9)
+    assert late.passed() and not exact_feasibility(pattern, box, late).is_decided
