@@ -45,11 +45,11 @@ NOT_COMPILED = "the search that learns is not compiled yet"
 IN_DOUBT = "some signs could not be decided in exact arithmetic"
 NO_MEMORY = "the learned clauses need more memory"
 
-#: Room for clauses and literals at the start, and conflicts between two looks at the clock.
-CLAUSE_ROOM, LITERAL_ROOM, SLICE = 2**14, 2**19, 256
+#: Room for clauses and literals at the start.
+CLAUSE_ROOM, LITERAL_ROOM = 2**14, 2**19
 
-#: Entries of all rows up to which these conflicts take a moment.
-FEW_ENTRIES = 10**6
+#: Conflicts between two looks at the clock, at most.
+CONFLICTS_AT_ONCE = 256
 
 #: The compiled loops of this process.
 LOOPS = Compilation()
@@ -140,11 +140,9 @@ class LearningEngine:
         if not self._begun and not self._begin():
             return
         most = 1e9 * self.context.options.memory
-        total, entries = len(self.problem.targets), int(self.encoding.rows[0].size)
-        # A conflict may visit all rows: in large networks the clock is looked at more often.
-        size = int(np.clip(SLICE * FEW_ENTRIES / max(1, entries), 1, SLICE))
+        total = len(self.problem.targets)
         while not deadline.passed():
-            answer = search(self.state, size)
+            answer = search(self.state, CONFLICTS_AT_ONCE)
             if self.context.tracing:
                 self._log.take(self.state, most / 2)
             if answer == REFUTED:
