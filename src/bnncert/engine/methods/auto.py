@@ -52,7 +52,7 @@ WEIGHTS: dict[str, dict[str, float]] = {
     # every pattern of these has a point, and what is learned counts for all of them.
     "levels": {"learning": 6.0, "propagation": 2.0, "attack": 1.0},
     # As many above sums of inputs: most patterns have no point, and each is a linear program.
-    "deep": {"propagation": 8.0, "attack": 2.0, "learning": 1.0},
+    "deep": {"propagation": 8.0, "attack": 4.0, "learning": 1.0},
     # Two sign layers whose neurons read few open signs each.
     "local": {"elimination": 4.0, "bab": 3.0, "attack": 2.0},
     "dense": {"bab": 8.0, "attack": 2.0, "propagation": 1.0},
