@@ -79,6 +79,7 @@ bench-paper: $(VENV)/test
 SEED ?= 0
 
 bench-soundness: $(VENV)/test
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m benchmarks.soundness --seed $(SEED) $(if $(NUMBER),--number $(NUMBER)) --workers $(WORKERS)
 
 clean:

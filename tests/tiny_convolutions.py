@@ -294,8 +294,9 @@ def _draw_part(
         body = cross_polytope(center, reach)
         for k in range(count):
             unit = tuple(Fraction(int(i == k)) for i in range(count))
-            body = cut(body, Form(unit, -low[k]), (k, 0))
-            body = cut(body, Form(tuple(-u for u in unit), high[k]), (k, 1))
+            # Facets of the ball in the plane have names such as (1, 1).
+            body = cut(body, Form(unit, -low[k]), ("low", k))
+            body = cut(body, Form(tuple(-u for u in unit), high[k]), ("high", k))
         return Part(region, body)
     body = box(
         [max(c - reach, v) for c, v in zip(center, low, strict=True)],

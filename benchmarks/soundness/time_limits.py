@@ -215,7 +215,8 @@ def case(seed: int, number: int) -> Outcome:
         due = max(limit, start)
         if query.command in ("run", "vnncomp"):
             # Their limits are those of each instance: starting up and loading come before.
-            due = start + limit * query.instances
+            loading = ask(["info", words[1]], 0.0)[0] if query.command == "run" else start
+            due = loading + limit * query.instances
         excess, complaint = ask(words, due)
     kind = "foreign solvers" if query.is_foreign else "own methods"
     wrong = []
