@@ -21,7 +21,7 @@ torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 from bnncert.extras.training import export  # noqa: E402
 from bnncert.extras.training.binary_model import TernaryNet  # noqa: E402
 from bnncert.extras.training.certified_share import certified_share  # noqa: E402
-from bnncert.extras.training.interval_loss import scores_and_worst  # noqa: E402
+from bnncert.extras.training.interval_loss import adversarial_box, scores_and_worst  # noqa: E402
 from tests.extras.training.trained import SMALL, dataset, fit  # noqa: E402
 
 #: Seconds are enough with these; the radius is 25.5 pixels.
@@ -130,6 +130,22 @@ def test_no_point_of_the_box_is_worse_than_the_bound(
             ahead = found - found.gather(1, labels[:, None])
             assert bool((ahead <= worst + 1e-4).all())
         assert moved > 3
+
+
+def test_the_box_of_the_loss_is_a_part_of_the_ball_around_a_worse_point() -> None:
+    net = fit(dataset(blobs(300, 1)), TrainingOptions.chosen(0.1, **{**TINY, "epochs": 2}))
+    split = blobs(200, 2)
+    x = torch.from_numpy(BYTES.points(split.images).reshape(200, -1)).float()
+    labels = torch.from_numpy(split.labels.astype(np.int64))
+    lo, hi = x - RADIUS, x + RADIUS
+    free = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.3
+    point, low, high = adversarial_box(net, x, labels, lo, hi, free)
+    assert bool(((point == lo) | (point == hi) | (point == x)).all())
+    assert torch.equal(low[free], lo[free]) and torch.equal(high[free], hi[free])
+    assert torch.equal(low[~free], point[~free]) and torch.equal(high[~free], point[~free])
+    entropy = torch.nn.functional.cross_entropy
+    with torch.no_grad():
+        assert entropy(net(point), labels) > entropy(net(x), labels)
 
 
 def _with_statistics(net: TernaryNet, x: Any) -> TernaryNet:

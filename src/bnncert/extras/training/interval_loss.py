@@ -6,6 +6,11 @@ rival may then be ahead by at most (w_j - w_y) m + |w_j - w_y| r.  This is the b
 proofs of `run`, so an image with a negative bound for every rival is certified.  Unlike the
 penalties of `binary_model`, both ends carry gradients: a neuron that is open is moved by the end
 that is on the wrong side.
+
+The bounds of a whole ball are so loose that a network which makes them tight is right less often.
+So the box of the loss is a part of the ball, around a point that an adversary has chosen: one step
+along the gradient moves all inputs to an end of their intervals, and only some of them, drawn for
+every image and step, stay free.
 """
 
 from __future__ import annotations
@@ -21,6 +26,20 @@ from bnncert.extras.training.binary_model import HiddenLayer, TernaryNet
 #: Gradients of the ends of an interval pass this far from a threshold, in units of normalised sums.
 #: 0.5 was better than 1 and 3: with a wide window, ends that cannot be moved far enough pull too.
 WINDOW = 0.5
+
+
+def adversarial_box(
+    net: TernaryNet, x: Tensor, labels: Tensor, lo: Tensor, hi: Tensor, free: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find an adversary's point in [lo, hi], and the box around it in which inputs are `free`.
+
+    The point is the end of [lo, hi] to which the gradient of the loss at `x` points.
+    """
+    start = x.detach().requires_grad_(True)
+    loss = functional.cross_entropy(net(start) / net.temperature, labels, reduction="sum")
+    (slope,) = torch.autograd.grad(loss, start)
+    point = torch.where(slope > 0, hi, torch.where(slope < 0, lo, x))
+    return point, torch.where(free, lo, point), torch.where(free, hi, point)
 
 
 def scores_and_worst(

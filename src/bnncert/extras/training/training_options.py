@@ -21,7 +21,7 @@ MOST_STRIDE = 3
 #: layer few open signs, and every further layer would lose more to intervals.
 RECIPE: dict[str, Any] = {
     "hidden": (300,),
-    "conv": (16,),
+    "conv": (32,),
     "stride": 2,
     "kernel": 5,
     "zeros": 0.97,
