@@ -33,7 +33,8 @@ def adversarial_box(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Find an adversary's point in [lo, hi], and the box around it in which inputs are `free`.
 
-    The point is the end of [lo, hi] to which the gradient of the loss at `x` points.
+    The point is the end of [lo, hi] to which the gradient of the loss at `x` points.  Running
+    statistics of a network in training are updated on the way; they are computed anew at the end.
     """
     start = x.detach().requires_grad_(True)
     loss = functional.cross_entropy(net(start) / net.temperature, labels, reduction="sum")
