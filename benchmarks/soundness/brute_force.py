@@ -33,7 +33,7 @@ from bnncert import Options
 from bnncert.engine.methods import REGISTRY
 from bnncert.engine.verdict import Result
 from bnncert.kernel import RejectedError, UnreadableError, check
-from bnncert.problem.float32 import float32_network
+from bnncert.problem.problem import float32_network
 from bnncert.questions.prover import solve
 
 NUMBER = 50_000

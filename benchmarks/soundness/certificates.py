@@ -26,7 +26,7 @@ from benchmarks.soundness.part import Outcome
 from benchmarks.soundness.small_limits import OF_CHECKER, small_limits
 from bnncert.deadline import Deadline
 from bnncert.kernel import RejectedError, UnreadableError, check
-from bnncert.problem.float32 import float32_network
+from bnncert.problem.problem import float32_network
 from bnncert.proofs.writing import CertificateError, write_counterexample, write_proof
 from bnncert.questions.prover import solve
 from bnncert.regions import EmptyRegionError

@@ -18,8 +18,7 @@ from PIL import Image
 import bnncert
 from bnncert.extras.training.datasets import load_dataset
 from bnncert.extras.vnncomp.category import read_instances
-from bnncert.model.formats.inputs import pick_point, read_array
-from bnncert.model.formats.labels import read_labels
+from bnncert.model.formats.inputs import pick_point, read_array, read_labels
 from bnncert.problem import from_vnnlib
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex

@@ -14,7 +14,7 @@ from bnncert.kernel.proof import PATTERNS
 from bnncert.kernel.skeleton import Skeleton
 from bnncert.kernel.statement import Statement
 from bnncert.problem import Problem, robustness
-from bnncert.problem.float32 import float32_network
+from bnncert.problem.problem import float32_network
 from bnncert.proofs.writing import _statement
 from tests import random_questions
 from tests.brute_force import TinyNetwork

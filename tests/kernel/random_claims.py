@@ -8,7 +8,7 @@ import numpy as np
 
 import bnncert
 from bnncert.problem import Problem
-from bnncert.problem.float32 import float32_network
+from bnncert.problem.problem import float32_network
 from tests import random_questions
 from tests.brute_force import TinyNetwork
 from tests.kernel.claims import random_network

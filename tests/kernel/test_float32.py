@@ -16,7 +16,7 @@ from bnncert.kernel import RejectedError, check
 from bnncert.kernel.container import Section
 from bnncert.kernel.geometry import Geometry
 from bnncert.problem import robustness
-from bnncert.problem.float32 import float32_network
+from bnncert.problem.problem import float32_network
 from bnncert.proofs.writing import CertificateError, write_proof
 from tests.kernel.claims import accepted, exact_space, pack, unpack
 

@@ -13,12 +13,12 @@ import pytest
 
 import bnncert
 from bnncert.errors import InputError
-from bnncert.model import source_comparison as comparison
+from bnncert.model import loading as comparison
 from bnncert.model.description import CannotExecuteError, Execution, ModelDescription
 from bnncert.model.formats.model_files import read_description
 from bnncert.model.formats.onnx import operators
 from bnncert.model.formats.weight_arrays import array_stages
-from bnncert.model.source_comparison import compared
+from bnncert.model.loading import compared
 from tests.in_process import command_line
 
 

@@ -27,7 +27,7 @@ from bnncert.cli.unused import given_options
 from bnncert.cli.verify_view import VerifyOutputs, VerifyView, replayable
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.errors import InputError
-from bnncert.problem.float32 import Arithmetic
+from bnncert.problem.problem import Arithmetic
 from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.questions.several_networks import assigned_networks, refuse_wrong_names
 from bnncert.questions.verify import verify

@@ -32,7 +32,7 @@ from bnncert.errors import InputError
 if TYPE_CHECKING:
     from bnncert.cli.image_folders import FolderView
     from bnncert.problem import Ties
-    from bnncert.problem.float32 import Arithmetic
+    from bnncert.problem.problem import Arithmetic
 
 
 NetworksOption = Annotated[

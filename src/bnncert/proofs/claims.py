@@ -21,7 +21,7 @@ from bnncert.model.description import SignZero
 from bnncert.model.formats.atomic import replacing
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Ties
-from bnncert.problem.float32 import Arithmetic
+from bnncert.problem.problem import Arithmetic
 from bnncert.proofs.writing import (
     CertificateError,
     region_section,

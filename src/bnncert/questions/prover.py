@@ -35,7 +35,7 @@ from bnncert.model.formats.atomic import (
 )
 from bnncert.model.network import Network
 from bnncert.problem import Problem
-from bnncert.problem.float32 import Arithmetic
+from bnncert.problem.problem import Arithmetic
 from bnncert.problem.vnnlib.query import Specification
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from bnncert.engine.verdict import Counterexample, Result, merge
 from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
-from bnncert.problem.float32 import float32_network
+from bnncert.problem.problem import float32_network
 from bnncert.problem.vnnlib import from_vnnlib, refuse_unfit, refuse_values
 from bnncert.problem.vnnlib.query import Disjunct, LinearConstraint, Specification
 from bnncert.questions.prover import Prover

@@ -15,7 +15,7 @@ from bnncert.errors import InputError, OutsideDataBoxWarning
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Rivals, Ties, from_vnnlib, robustness
-from bnncert.problem.float32 import Arithmetic, float32_network
+from bnncert.problem.problem import Arithmetic, float32_network
 from bnncert.problem.vnnlib.query import Specification
 from bnncert.questions.prover import Announce, Effort, Prover
 from bnncert.regions import Cover, ImageUnion, InputSet

@@ -10,8 +10,7 @@ from bnncert.engine.methods import REGISTRY
 from bnncert.engine.solvers import SolverName
 from bnncert.errors import BnncertError, InputError
 from bnncert.model.description import SignZero
-from bnncert.model.formats.inputs import split_key
-from bnncert.model.formats.labels import KEYED_SUFFIXES
+from bnncert.model.formats.inputs import KEYED_SUFFIXES, split_key
 from bnncert.problem import Rivals, Ties, rivals_of
 from bnncert.regions import ChangeNorm
 from bnncert.regions.radii import VALUED, PixelScale, Radius, check_clip, read_radius, read_step

@@ -18,7 +18,7 @@ from bnncert.errors import InputError, failure_text
 from bnncert.model.formats.atomic import folder_for
 from bnncert.model.network import Network
 from bnncert.problem import Rivals, Ties
-from bnncert.problem.float32 import Arithmetic
+from bnncert.problem.problem import Arithmetic
 from bnncert.questions.verify import bound, verify
 from bnncert.regions import SHAPES, Box, ChangeNorm, Cover, Neighbourhood
 from bnncert.regions.radii import Radius, is_union

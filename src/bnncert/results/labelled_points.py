@@ -15,19 +15,17 @@ from bnncert.errors import FormatError
 from bnncert.model.formats.images import is_image, read_image
 from bnncert.model.formats.inputs import (
     as_pixels,
-    count_points,
-    listed_names,
-    read_array,
-    read_names,
-    split_key,
-)
-from bnncert.model.formats.labels import (
     checked_labels,
+    count_points,
     folder_labels,
     label_name,
     list_images,
+    listed_names,
     point_names,
+    read_array,
     read_labels,
+    read_names,
+    split_key,
 )
 from bnncert.model.network import Network
 

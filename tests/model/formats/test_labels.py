@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bnncert.errors import FormatError
-from bnncert.model.formats.labels import (
+from bnncert.model.formats.inputs import (
     checked_labels,
     folder_labels,
     label_name,

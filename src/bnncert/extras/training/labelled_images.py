@@ -31,7 +31,7 @@ from bnncert.model.formats.file_content import (
     read_member_array,
 )
 from bnncert.model.formats.images import is_image, read_image
-from bnncert.model.formats.labels import checked_labels, label_name, natural_order
+from bnncert.model.formats.inputs import checked_labels, label_name, natural_order
 
 #: In data without a test part, every sixth image of each class is a test image.
 TEST_EVERY = 6

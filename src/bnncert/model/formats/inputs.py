@@ -1,23 +1,35 @@
-"""Points to verify around: .npy, .npz (`file.npz:key`), .csv and image files."""
+"""Points to verify around (.npy, .npz as `file.npz:key`, .csv, images), and their true classes.
+
+Classes are in arrays and files of labels, or those of folders of images.
+"""
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bnncert.arrays import IntArray
 from bnncert.errors import FormatError, reason
 from bnncert.model.formats.file_content import (
+    DEFAULT_LIMITS,
     ZIP_MAGIC,
     array_names,
     open_archive,
+    parse_json,
     read_bytes,
     read_member_array,
     read_npy,
+    read_text,
+    too_many,
 )
 from bnncert.model.formats.images import is_image, read_image
 
@@ -192,3 +204,307 @@ def _channels_as(image: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray
             if moved.shape == shape:
                 return moved
     return image
+
+
+# -- true classes -------------------------------------------------------------------------
+
+#: Words in the name of an array of classes, and of an array of points.
+LABEL_WORDS = frozenset({"y", "label", "labels", "target", "targets"})
+POINT_WORDS = frozenset({"x", "image", "images", "point", "points", "pixels", "data", "input"})
+
+#: Arrays that describe the points; see docs/training.md.
+ABOUT_POINTS = frozenset({"input_shape", "input_lo", "input_hi", "pixel_step"})
+
+#: Files of labels with several columns or arrays.
+KEYED_SUFFIXES = (".npz", ".json", ".csv", ".txt")
+
+_PART = r"(train|test|val|valid|validation)"
+
+
+def _words(name: str) -> frozenset[str]:
+    """Split a name into words: x_test, xTest, Xtest and test-x have the words x and test."""
+    apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
+    words = [w for w in re.split(r"[^A-Za-z0-9]+", apart.lower()) if w]
+    if len(words) == 1 and (joined := re.fullmatch(rf"([xy]){_PART}", words[0])):
+        words = [joined[1], joined[2]]
+    return frozenset(words)
+
+
+def _part(name: str) -> frozenset[str]:
+    """Find the part of the data that a name denotes: its words except points and labels."""
+    return _words(name) - LABEL_WORDS - POINT_WORDS
+
+
+def is_label_name(name: str) -> bool:
+    """Decide by its name whether an array holds classes."""
+    return bool(_words(name) & LABEL_WORDS)
+
+
+def point_names(names: Collection[str]) -> list[str]:
+    """List the arrays that may hold points: neither labels nor descriptions of the points."""
+    return [n for n in names if not is_label_name(n) and n not in ABOUT_POINTS]
+
+
+def label_name(names: Collection[str], points: str, where: str) -> str | None:
+    """Find the array that holds the classes of the array `points`, or None.
+
+    This is the array of the same part (y_test for x_test), else the only array of labels that
+    does not belong to another array of points.  Raises FormatError if there are several.
+    """
+    known = [n for n in names if is_label_name(n) and n != points]
+    same = [n for n in known if _part(n) == _part(points)]
+    others = {_part(n) for n in point_names(names) if n != points}
+    candidates = same or [n for n in known if _part(n) not in others]
+    if len(candidates) > 1:
+        raise FormatError(
+            f"{where}: {listed_names(candidates)} may be the labels of {points}; choose one with "
+            f"--labels {where}:KEY"
+        )
+    return candidates[0] if candidates else None
+
+
+def checked_labels(array: npt.NDArray[Any], where: str) -> IntArray:
+    """Check that an array holds classes: one whole number for each point."""
+    if array.dtype.kind not in "iuf" or not np.array_equal(array, np.rint(array)):
+        raise FormatError(f"{where}: labels are not whole numbers")
+    if array.ndim == 0 or array.size != array.shape[0]:
+        raise FormatError(f"{where}: shape {array.shape}; expected one class for each point")
+    if array.size and np.max(np.abs(array.astype(np.float64))) >= 2.0**53:
+        raise FormatError(f"{where}: labels are not classes; the largest is {array.max()}")
+    return array.reshape(-1).astype(np.int64)
+
+
+def read_labels(text: str) -> IntArray:
+    """Read classes from `FILE` or `FILE:KEY`: .npy, .npz, .csv, .txt or .json."""
+    file, key = split_key(text, KEYED_SUFFIXES)
+    path = Path(file)
+    if path.suffix == ".npz":
+        if key is None:
+            key = _only([n for n in read_names(path) if is_label_name(n)], path)
+        return checked_labels(read_array(f"{path}:{key}"), f"{path}:{key}")
+    if path.suffix == ".npy":
+        return checked_labels(read_array(str(path)), str(path))
+    if path.suffix == ".json":
+        return _read_json(path, key)
+    if path.suffix in (".csv", ".txt"):
+        return _read_csv(path, key)
+    raise FormatError(f"{path}: labels are read from .npy, .npz, .csv, .txt and .json files")
+
+
+def _only(candidates: Sequence[str], path: Path) -> str:
+    if len(candidates) != 1:
+        held = listed_names(candidates) or "no array of labels"
+        raise FormatError(f"{path}: holds {held}; name one as {path}:KEY")
+    return candidates[0]
+
+
+def _read_json(path: Path, key: str | None) -> IntArray:
+    tree = parse_json(read_bytes(path), str(path))
+    where = str(path)
+    if isinstance(tree, dict):
+        if key is None:
+            key = _only([n for n in tree if is_label_name(n)], path)
+        if key not in tree:
+            raise FormatError(f"{path}: no key {key!r}; it holds {listed_names(list(tree))}")
+        tree, where = tree[key], f"{path}:{key}"
+    elif key is not None:
+        raise FormatError(f"{path}: holds a list, which has no key {key!r}")
+    if not isinstance(tree, list) or not tree:
+        raise FormatError(f"{where}: expected a list of whole numbers")
+    for index, value in enumerate(tree):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise FormatError(f"{where}: value {index} is {value!r}; expected a whole number")
+    return _small(tree, where)
+
+
+def _read_csv(path: Path, key: str | None) -> IntArray:
+    """Read a column: the only one, or the one that `key` or a name for labels names."""
+    text = read_text(path, DEFAULT_LIMITS.table, "table")
+    try:
+        rows = [row for row in csv.reader(text.splitlines()) if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise FormatError(f"{path}: not a readable table ({error})") from error
+    if not rows:
+        raise FormatError(f"{path}: empty; expected one class a line")
+    head = [cell.strip() for cell in rows[0]]
+    column, first = 0, 0
+    if not any(_is_number(cell) for cell in head):
+        column = head.index(_column(head, key, path))
+        first = 1
+    elif key is not None:
+        raise FormatError(f"{path}: the first line names no columns, but {key!r} was asked for")
+    elif len(rows) == 1:
+        # All classes in one line.
+        rows = [[cell] for cell in head]
+    elif len(head) > 1:
+        raise FormatError(
+            f"{path}: {len(head)} columns; name them in the first line, and one as {path}:NAME"
+        )
+    values = []
+    for number, row in enumerate(rows[first:], first + 1):
+        cell = row[column].strip() if column < len(row) else ""
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", cell) is None:
+            raise FormatError(f"{path}: row {number} has {cell[:20]!r}; expected a whole number")
+        values.append(int(cell))
+    return _small(values, str(path))
+
+
+def _column(head: Sequence[str], key: str | None, path: Path) -> str:
+    if key is None:
+        return head[0] if len(head) == 1 else _only([n for n in head if is_label_name(n)], path)
+    if key not in head:
+        raise FormatError(f"{path}: no column {key!r}; it has {listed_names(head)}")
+    return key
+
+
+def _small(values: Sequence[int], where: str) -> IntArray:
+    if not values or max(map(abs, values)) >= 2**31:
+        raise FormatError(f"{where}: expected classes")
+    return np.array(values, dtype=np.int64)
+
+
+# -- folders of images --------------------------------------------------------------------
+
+#: Files inside a folder of images that state the classes.
+LABEL_FILES = ("labels.csv", "labels.txt")
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """The image files of a folder, or of its subfolders if they stand for classes."""
+
+    path: Path
+    files: tuple[Path, ...]
+    #: The subfolders in the order of the classes; empty if the images are in the folder itself.
+    classes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files as seen from the folder."""
+        return tuple(file.relative_to(self.path).as_posix() for file in self.files)
+
+
+def natural_order(names: Iterable[str]) -> list[str]:
+    """Sort names with their numbers as numbers: 2.png before 10.png."""
+
+    def key(name: str) -> tuple[list[tuple[int, int | str]], str]:
+        parts = re.split(r"([0-9]+)", name)
+        return [(0, int(p)) if p.isdecimal() else (1, p) for p in parts if p], name
+
+    return sorted(names, key=key)
+
+
+def list_images(path: Path) -> ImageFolder:
+    """List the images in a folder, or in its subfolders if it has no images itself.
+
+    Files of other kinds and hidden files are left out.
+    """
+    try:
+        entries = [p for p in path.iterdir() if not p.name.startswith(".")]
+        own = _ordered(p for p in entries if is_image(p) and p.is_file())
+        if own:
+            return _limited(ImageFolder(path, own))
+        folders = {p.name: p for p in entries if p.is_dir()}
+        classes = natural_order(folders)
+        inside = [f for c in classes for f in _ordered(map(Path, folders[c].iterdir()))]
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror})") from error
+    files = tuple(f for f in inside if is_image(f) and not f.name.startswith("."))
+    if not files:
+        raise FormatError(f"{path}: no image in this folder or its subfolders")
+    return _limited(ImageFolder(path, files, tuple(classes)))
+
+
+def _ordered(files: Iterable[Path]) -> tuple[Path, ...]:
+    known = {file.name: file for file in files}
+    return tuple(known[name] for name in natural_order(known))
+
+
+def _limited(folder: ImageFolder) -> ImageFolder:
+    count = len(folder.files)
+    if count > DEFAULT_LIMITS.rows:
+        raise too_many(folder.path, f"{count} images", DEFAULT_LIMITS.rows, "rows")
+    return folder
+
+
+def folder_labels(
+    folder: ImageFolder, labels: str | None, classes: int | None
+) -> tuple[IntArray | None, str]:
+    """Find the true classes of the images, and where they come from.
+
+    They come from the file `labels`, from a table in the folder, or from the names of the
+    subfolders.  A table has either one class for each image in their order, or rows FILE,CLASS.
+    `classes` is the number of classes of the network, if it is known.
+    """
+    if labels is None:
+        inside = (folder.path / name for name in LABEL_FILES)
+        labels = next((str(file) for file in inside if file.is_file()), "")
+    if labels:
+        named = _by_name(labels, folder)
+        return (read_labels(labels) if named is None else named), labels
+    if not folder.classes:
+        return None, ""
+    numbers = _class_numbers(folder, classes)
+    found = [numbers[file.parent.name] for file in folder.files]
+    return np.array(found, dtype=np.int64), f"the names of the subfolders of {folder.path}"
+
+
+def _class_numbers(folder: ImageFolder, classes: int | None) -> dict[str, int]:
+    """Find the classes of the subfolders.
+
+    They are counted in their order if there is one for each class, as in training; otherwise
+    their names have to be the numbers of the classes.
+    """
+    names = folder.classes
+    if classes is None or len(names) == classes:
+        return {name: k for k, name in enumerate(names)}
+    other = next((n for n in names if not n.isdecimal()), None)
+    if other is not None:
+        raise FormatError(
+            f"{folder.path}: {len(names)} subfolders for {classes} classes, and {other} is not the "
+            "number of a class; give --labels FILE, or --labels own"
+        )
+    return {name: int(name) for name in names}
+
+
+def _by_name(labels: str, folder: ImageFolder) -> IntArray | None:
+    """Read classes from a table of rows FILE,CLASS; None if the file is not such a table."""
+    path = Path(labels)
+    if path.suffix.lower() not in (".csv", ".txt"):
+        return None
+    text = read_text(path, DEFAULT_LIMITS.table, "table")
+    rows = [(n, _cells(line)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not rows or any(len(cells) != 2 for _, cells in rows):
+        return None
+    if not is_image(rows[0][1][0]):
+        # The first line names the columns.
+        rows = rows[1:]
+    known: dict[str, int] = {}
+    for number, (name, label) in rows:
+        if not is_image(name):
+            return None
+        if not re.fullmatch(r"[0-9]{1,15}", label):
+            raise FormatError(f"{path}:{number}: class {label!r} of {name}; expected a number")
+        if known.setdefault(name, int(label)) != int(label):
+            raise FormatError(f"{path}:{number}: {name} again, with another class")
+    alone = Counter(file.name for file in folder.files)
+    return np.array([_found(known, name, alone, path) for name in folder.names], dtype=np.int64)
+
+
+def _found(known: dict[str, int], name: str, alone: Counter[str], path: Path) -> int:
+    """Look up the class of a file by its path in the folder, or else by its name alone."""
+    if name in known:
+        return known[name]
+    last = name.rpartition("/")[2]
+    if last not in known:
+        raise FormatError(f"{path}: no class for {name}")
+    if alone[last] > 1:
+        raise FormatError(f"{path}: {alone[last]} images are named {last}; expected {name}")
+    return known[last]
+
+
+def _cells(line: str) -> Sequence[str]:
+    """Split a row at commas, or else at tabs and spaces."""
+    if "," not in line:
+        return line.split()
+    return [cell.strip() for cell in next(csv.reader([line]))]

@@ -20,10 +20,9 @@ from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.model.description import ModelDescription, Normalise, Scale, Shift, SignZero
 from bnncert.model.formats.onnx.exact import InexactError, multiply
 from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode
-from bnncert.model.formats.onnx.levels import count_steps
-from bnncert.model.formats.onnx.linear import convolution
-from bnncert.model.formats.onnx.max_pooling import max_pool
+from bnncert.model.formats.onnx.linear import convolution, max_pool
 from bnncert.model.formats.onnx.operators import HANDLERS, binarise, clip
+from bnncert.model.formats.onnx.quantisers import count_steps
 from bnncert.model.formats.onnx.shapes import convolution_matrix, image_of, windows_of
 from bnncert.model.formats.onnx.value import (
     GraphWalk,

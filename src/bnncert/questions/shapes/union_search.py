@@ -31,7 +31,7 @@ from bnncert.errors import InputError
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Problem, Rivals, Ties, robustness
-from bnncert.problem.float32 import Arithmetic, float32_network
+from bnncert.problem.problem import Arithmetic, float32_network
 from bnncert.questions.prover import Announce, Effort, Prover, Search
 from bnncert.regions import Box, ImageUnion
 

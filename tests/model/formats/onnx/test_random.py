@@ -7,13 +7,13 @@ import onnx
 import pytest
 
 from bnncert.errors import BnncertError
-from bnncert.model import source_comparison
+from bnncert.model import loading
 from bnncert.model.formats.onnx.folding import FOLDS
 from bnncert.model.formats.onnx.graph import NEWEST_OPSET, OLDEST_OPSET
 from bnncert.model.formats.onnx.operators import HANDLERS
 from bnncert.model.formats.onnx.reader import read_onnx
+from bnncert.model.loading import compared
 from bnncert.model.network import Network
-from bnncert.model.source_comparison import compared
 from tests.model.formats.random_onnx.changes import CHANGES, change
 from tests.model.formats.random_onnx.comparison import compare
 from tests.model.formats.random_onnx.constants import REDUCTIONS
@@ -45,7 +45,7 @@ def test_random_graphs_agree_with_onnxruntime() -> None:
 def test_the_comparison_with_onnxruntime_raises_no_false_alarm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(source_comparison, "MOST_POINTS", 64)
+    monkeypatch.setattr(loading, "MOST_POINTS", 64)
     counted = 0
     for number in range(len(FORMS)):
         content = random_graph(21, number).model().SerializeToString()

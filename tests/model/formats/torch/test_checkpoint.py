@@ -15,7 +15,7 @@ import pytest
 import bnncert
 from bnncert.errors import FormatError, MissingExtraError
 from bnncert.model.formats.layer_chain import FileLayer
-from bnncert.model.formats.torch.layer_roles import quantised
+from bnncert.model.formats.torch.checkpoint import quantised
 from tests.in_process import Capture, Outcome, command_line
 
 torch = pytest.importorskip("torch", reason="needs the extra 'train'")

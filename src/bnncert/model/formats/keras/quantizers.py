@@ -11,8 +11,8 @@ A file stores latent kernels, so the quantiser is applied here, in float32 as in
   two for each output channel that is computed from the kernel.
 
 Numbers below the smallest normal float32 raise an error: TensorFlow may treat them as zero.  An
-activation is a sign or a step function (module `levels` of the ONNX reader), also the activations
-`binary_tanh` and `ternary_tanh` of hls4ml.
+activation is a sign or a step function (module `quantisers` of the ONNX reader), also the
+activations `binary_tanh` and `ternary_tanh` of hls4ml.
 """
 
 from __future__ import annotations

@@ -16,17 +16,22 @@ import numpy as np
 from bnncert.model.description import Divide, Normalise, Scale, Shift, SignZero
 from bnncert.model.formats.onnx.exact import InexactError, add
 from bnncert.model.formats.onnx.graph import OnnxNode
-from bnncert.model.formats.onnx.levels import clipped_ranges
 from bnncert.model.formats.onnx.linear import (
     average_pool,
     convolution,
     gemm,
     matmul,
+    max_pool,
     pad,
     reduction,
 )
-from bnncert.model.formats.onnx.max_pooling import max_pool
-from bnncert.model.formats.onnx.quantisers import OPERATORS, QUANTISERS, limited, round_off
+from bnncert.model.formats.onnx.quantisers import (
+    OPERATORS,
+    QUANTISERS,
+    clipped_ranges,
+    limited,
+    round_off,
+)
 from bnncert.model.formats.onnx.shapes import axis_of, new_shape, permutation
 from bnncert.model.formats.onnx.value import (
     INTEGERS,

@@ -148,7 +148,7 @@ class Value:
     clip: Clip | None = None
     #: The Round, Floor or Ceil of this value, which has infinitely many levels until it is clipped.
     rounding: OnnxNode | None = None
-    #: The number of signs in each row of `matrix`, if the value has levels (module `levels`).
+    #: The number of signs in each row of `matrix`, if the value has levels (module `quantisers`).
     levels: int = 0
     transform: OutputTransform = "scores"
     name: str = ""

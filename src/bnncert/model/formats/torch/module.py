@@ -17,7 +17,7 @@ from bnncert.arrays import FloatArray
 from bnncert.errors import InputError, reason
 from bnncert.model.description import Execution, ModelDescription
 from bnncert.model.formats.layer_chain import Chain, FileLayer
-from bnncert.model.formats.torch.layer_roles import AS_STORED, import_torch, quantised, tensor_array
+from bnncert.model.formats.torch.checkpoint import AS_STORED, import_torch, quantised, tensor_array
 from bnncert.model.formats.torch.trace import BATCH, SOURCE, evaluating, failing_layer, record
 from bnncert.model.formats.torch.traced_operators import read_trace
 

@@ -15,7 +15,7 @@ from onnx import helper
 from bnncert.model.formats.layer_chain import Chain, FileLayer
 from bnncert.model.formats.onnx.operators import HANDLERS
 from bnncert.model.formats.onnx.value import Operand, Value
-from bnncert.model.formats.torch.layer_roles import Arrays, apply_layer, tensor_array
+from bnncert.model.formats.torch.checkpoint import Arrays, apply_layer, tensor_array
 from bnncert.model.formats.torch.trace import BATCH, SAME, RecordedCalls, is_random, operator_name
 
 
