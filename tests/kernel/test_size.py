@@ -20,7 +20,7 @@ KERNEL = (
 SOURCE = Path(kernel.__file__).parent.parent
 
 #: The readers of files that are not models.
-OTHER_FILES = ("images", "inputs", "labels")
+OTHER_FILES = ("images", "inputs")
 
 #: The files of each part that docs/certificates.md says to be trusted.
 TRUSTED = {

@@ -34,7 +34,7 @@ class OnnxRuntime(OnnxSession):
         if network.kind != "onnx" or importlib.util.find_spec("onnxruntime") is None:
             return None
         try:
-            from bnncert.model.formats.onnx.external import read_in_one_piece
+            from bnncert.model.formats.onnx.graph import read_in_one_piece
 
             return OnnxRuntime(read_in_one_piece(Path(network.source)))
         except Exception:  # onnxruntime has no exception of its own for "cannot run this model"

@@ -30,11 +30,9 @@ PIXEL_ERROR = 4
 def on_pixels(network: Network) -> Network:
     """Make the network that takes pixels 0..255 and gives the same scores at all of them.
 
-    Raises
-    ------
-    InputError
-        If the network states no data box, if its inputs have different pixel steps, if its first
-        layer has other weights than integers, or if a threshold is a pixel level up to rounding.
+    Raises InputError if the network states no data box, if its inputs have different pixel steps,
+    if its first layer has other weights than integers, or if a threshold is a pixel level up to
+    rounding.
     """
     lo, hi = network.input_lo, network.input_hi
     if lo is None or hi is None:

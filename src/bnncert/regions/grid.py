@@ -98,13 +98,8 @@ def as_grid(grid: GridLike) -> Grid | None:
 class GridValues:
     """The values of a grid for the inputs of a region.
 
-    Parameters
-    ----------
-    known
-        Numbers that replace the values of the grid that they are near to; later ones take
-        precedence.
-    room
-        The largest distance of an input from them.
+    The numbers `known` replace the values of the grid that they are near to, later ones before
+    earlier ones; `room` is the largest distance of an input from them.
     """
 
     def __init__(

@@ -135,20 +135,12 @@ def _chunk(name: bytes, content: bytes) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Original:
-    """The centre of a ball, with what is needed to show inputs as pictures.
-
-    Attributes
-    ----------
-    point
-        The centre.
-    shape
-        The shape of an input.
-    lo, hi
-        The values of black and white.
-    """
+    """The centre of a ball, with what is needed to show inputs as pictures."""
 
     point: FloatArray
+    #: The shape of an input.
     shape: tuple[int, ...]
+    #: The values of black and white.
     lo: FloatArray
     hi: FloatArray
 

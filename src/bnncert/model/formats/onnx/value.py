@@ -33,8 +33,7 @@ from bnncert.model.description import (
     take_step,
 )
 from bnncert.model.formats.onnx.exact import row_values, tidy
-from bnncert.model.formats.onnx.external import PLAIN_TYPES
-from bnncert.model.formats.onnx.graph import LARGEST_VALUE, OnnxNode, type_name
+from bnncert.model.formats.onnx.graph import LARGEST_VALUE, PLAIN_TYPES, OnnxNode, type_name
 from bnncert.model.matrices import csr_matrix, factor_sparse, scale_rows
 
 # -- constants ----------------------------------------------------------------------------

@@ -32,8 +32,7 @@ from bnncert.model.description import (
     step_arrays,
 )
 from bnncert.model.formats.file_content import read_bytes
-from bnncert.model.formats.onnx.external import read_in_one_piece
-from bnncert.model.formats.onnx.graph import parse_graph
+from bnncert.model.formats.onnx.graph import parse_graph, read_in_one_piece
 
 #: These versions are supported by all runtimes in use.
 OPSET, IR_VERSION = 15, 8
