@@ -59,21 +59,6 @@ class FileLayer(OnnxNode):
         return FileLayer(self.source, self.name, self.kind, op, **given)
 
 
-@dataclass(frozen=True)
-class ConvolutionGeometry:
-    """The strides, dilations, padding and groups of a 2-D convolution."""
-
-    strides: tuple[int, int] = (1, 1)
-    dilations: tuple[int, int] = (1, 1)
-    #: The rows and columns added at (top, left, bottom, right), or None for no padding.
-    pads: tuple[int, int, int, int] | None = None
-    #: Whether to pad for an output of size / stride instead, with the odd cell at the end.
-    same: bool = False
-    groups: int = 1
-    #: The value of the padding.
-    fill: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class WaitingPool:
     """Max-pooling of sums that the padding shifts by different amounts, applied after the sign.
@@ -152,22 +137,25 @@ class Chain:
             self._shift(layer, bias, axis=-1)
 
     def convolution(
-        self, layer: FileLayer, kernel: npt.NDArray[Any], bias: Any, geometry: ConvolutionGeometry
+        self,
+        layer: FileLayer,
+        kernel: npt.NDArray[Any],
+        bias: Any,
+        *,
+        groups: int,
+        fill: float = 0.0,
+        **geometry: Any,
     ) -> None:
-        """Convolve (1, C, H, W) with a kernel (O, C / groups, kh, kw)."""
-        node = layer.node(
-            "Conv",
-            strides=geometry.strides,
-            pads=geometry.pads,
-            auto_pad="SAME_UPPER" if geometry.same else None,
-            dilations=geometry.dilations,
-            group=geometry.groups,
-        )
+        """Convolve (1, C, H, W) with a kernel (O, C / groups, kh, kw).
+
+        `fill` is the value of the padding, and `geometry` are the attributes of Conv.
+        """
+        node = layer.node("Conv", group=groups, **geometry)
         self._check_ready()
         shape = self.value.shape
         self.value = convolution(self.walk, node, [self.value, kernel])
-        if geometry.fill:
-            share = _padding_share(node, shape, kernel, geometry)
+        if fill:
+            share = _padding_share(node, shape, kernel, groups, fill)
             self.value = self.value.then(Shift(share))
             self._uneven = bool(np.any(share))
         if bias is not None:
@@ -318,10 +306,9 @@ def pair(value: Any) -> tuple[int, int]:
 
 
 def _padding_share(
-    node: OnnxNode, shape: tuple[int, ...], kernel: npt.NDArray[Any], geometry: ConvolutionGeometry
+    node: OnnxNode, shape: tuple[int, ...], kernel: npt.NDArray[Any], groups: int, fill: float
 ) -> FloatArray:
     """Compute by how much the outputs differ from those of the convolution padded with zeros."""
-    fill = geometry.fill
     if kernel.dtype.kind != "i":
         raise node.unsupported(
             f"padding with {fill:g} is supported for kernels of -1, 0, 1 only, not for real ones"
@@ -330,7 +317,7 @@ def _padding_share(
     windows = windows_of(node, spatial, kernel.shape[2:])
     cells = channels * windows.image[0] * windows.image[1]
     inside = convolution_matrix(
-        kernel.astype(np.int64), geometry.groups, windows, positions(cells), cells
+        kernel.astype(np.int64), groups, windows, positions(cells), cells
     ).sum(axis=1)
     places = windows.out[0] * windows.out[1]
     total = np.repeat(kernel.reshape(kernel.shape[0], -1).astype(np.int64).sum(axis=1), places)

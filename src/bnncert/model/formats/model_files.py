@@ -50,7 +50,8 @@ def read_description(
     if family == "checkpoint":
         return _read_checkpoint(content, path, layers, limits)
     if family == "keras":
-        return _read_keras(content, path, layers, limits)
+        config = None if layers is None else read_bytes(layers, limits)
+        return _read_keras(content, path, limits, config, source)
     if layers is not None:
         raise FormatError(
             f"{source}: neither a PyTorch checkpoint nor weights of Keras; only these need a file "
@@ -60,7 +61,8 @@ def read_description(
         return read_npz(content, source, limits)
     if content[:64].lstrip()[:1] in (b"{", b"["):
         if _is_configuration(content):
-            return _read_pair(_weights_beside(path), content, source, limits)
+            beside = _weights_beside(path)
+            return _read_keras(read_bytes(beside, limits), beside, limits, content, source)
         return read_json(content, source, limits)
     if path.suffix in (".npz", ".json"):
         raise FormatError(
@@ -96,26 +98,18 @@ def _family(content: bytes, path: Path, limits: Limits) -> Literal["keras", "che
 
 
 def _read_keras(
-    content: bytes, path: Path, layers: Path | None, limits: Limits
+    content: bytes, path: Path, limits: Limits, config: bytes | None, source: str
 ) -> ModelDescription:
-    """Read a Keras model, or weights whose layers are in a JSON file."""
+    """Read a Keras model, or weights in `path` whose layers are in a JSON file, `config`."""
     from bnncert.model.formats.keras.archive import has_configuration
     from bnncert.model.formats.keras.reader import read_keras
 
-    if layers is None and not has_configuration(content, str(path)):
+    if config is None and not has_configuration(content, str(path)):
         layers = _layers_beside(path)
-    config = None if layers is None else read_bytes(layers, limits)
-    return read_keras(content, str(path), limits, config)
-
-
-def _read_pair(weights: Path, config: bytes, source: str, limits: Limits) -> ModelDescription:
-    """Read a Keras model from its layers and the file with its weights."""
-    from bnncert.model.formats.keras.archive import has_configuration
-    from bnncert.model.formats.keras.reader import read_keras
-
-    content = read_bytes(weights, limits)
-    # A file that cannot be opened is reported under its own name.
-    has_configuration(content, str(weights))
+        config = None if layers is None else read_bytes(layers, limits)
+    elif source != str(path):
+        # A file that cannot be opened is reported under its own name.
+        has_configuration(content, str(path))
     return read_keras(content, source, limits, config)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -230,8 +230,7 @@ class Quantiser:
         return value
 
 
-@dataclass(frozen=True)
-class StepFunction:
+class StepFunction(NamedTuple):
     """step * (low + the number of thresholds reached), for an activation."""
 
     thresholds: tuple[float, ...]

@@ -10,7 +10,7 @@ import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,7 +32,7 @@ from bnncert.model.formats.keras.quantizers import (
     quantiser_of,
     step_function,
 )
-from bnncert.model.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer, pair
+from bnncert.model.formats.layer_chain import Chain, FileLayer, pair
 
 Arrays: TypeAlias = dict[str, npt.NDArray[np.float32]]
 Handler: TypeAlias = Callable[[Chain, FileLayer, dict[str, Any], Arrays], None]
@@ -153,14 +153,16 @@ def _convolve(
         fill = options.get("pad_values", 0.0)
         if isinstance(fill, bool) or not isinstance(fill, (int, float)):
             raise layer.unsupported(f"pad_values {fill!r}; expected one number")
-        geometry = ConvolutionGeometry(
+        chain.convolution(
+            layer,
+            kernel,
+            bias,
             strides=pair(options.get("strides", [1, 1])),
-            same=same,
             dilations=pair(options.get("dilation_rate", [1, 1])),
+            auto_pad="SAME_UPPER" if same else None,
             groups=groups,
             fill=float(np.float32(fill)) if same else 0.0,
         )
-        chain.convolution(layer, kernel, bias, geometry)
 
 
 def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
@@ -191,7 +193,7 @@ def _activate(chain: Chain, layer: FileLayer, entry: Any, what: str) -> None:
     """Apply an activation, or the quantiser of an input, that the file names `what`."""
     steps = step_function(entry, layer, what)
     if steps is not None:
-        chain.levels(layer, steps.thresholds, steps.strict, steps.low, steps.step)
+        chain.levels(layer, *steps)
         return
     name = activation_of(entry, layer, what)
     if name == "larq sign":
@@ -303,25 +305,17 @@ HANDLERS: dict[str, Handler] = {
 # -- the layers in order ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ConfiguredLayer:
-    """A layer with its options, and the group of a .keras file that has its weights."""
-
-    layer: FileLayer
-    options: dict[str, Any]
-    group: str
+#: A layer with its options.
+ConfiguredLayer: TypeAlias = tuple[FileLayer, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class KerasModel:
-    """The layers in the order in which they are applied, and the shape of the input."""
+def parse_model(
+    config: dict[str, Any], source: str
+) -> tuple[list[tuple[ConfiguredLayer, str]], tuple[int, ...]]:
+    """Read the layers in the order in which they are applied, and the shape of the input.
 
-    layers: tuple[ConfiguredLayer, ...]
-    input_shape: tuple[int, ...]
-
-
-def parse_model(config: dict[str, Any], source: str) -> KerasModel:
-    """Read the configuration of a whole model."""
+    With each layer comes the group of a .keras file that has its weights.
+    """
     kind = config.get("class_name")
     if kind not in ("Sequential", "Functional", "Model"):
         raise UnsupportedModelError(
@@ -338,13 +332,11 @@ def parse_model(config: dict[str, Any], source: str) -> KerasModel:
     order = list(range(len(layers)))
     if kind != "Sequential":
         order = _chain(layers, entries, body, source)
-    return KerasModel(
-        tuple(ConfiguredLayer(*layers[k], group=groups[k]) for k in order),
-        _input_shape(layers[order[0]][1], body, config, source),
-    )
+    shape = _input_shape(layers[order[0]][1], body, config, source)
+    return [(layers[k], groups[k]) for k in order], shape
 
 
-def _configured(entry: Any, source: str, number: int) -> tuple[FileLayer, dict[str, Any]]:
+def _configured(entry: Any, source: str, number: int) -> ConfiguredLayer:
     if not isinstance(entry, dict) or not isinstance(entry.get("class_name"), str):
         raise FormatError(f"{source}: layer {number} of the configuration has no class_name")
     options = entry.get("config")
@@ -368,10 +360,7 @@ def _check_type(dtype: Any, layer: FileLayer) -> None:
 
 
 def _chain(
-    layers: list[tuple[FileLayer, dict[str, Any]]],
-    entries: list[dict[str, Any]],
-    body: dict[str, Any],
-    source: str,
+    layers: list[ConfiguredLayer], entries: list[dict[str, Any]], body: dict[str, Any], source: str
 ) -> list[int]:
     """Order the layers of a Functional model as its graph does."""
     number = {layer.name: k for k, (layer, _) in enumerate(layers)}
@@ -518,12 +507,11 @@ def read_keras(
 ) -> ModelDescription:
     """Read a network from the bytes of a Keras file; `config` describes a file of weights only."""
     with KerasArchive(content, source, limits, config) as archive:
-        model = parse_model(archive.config, source)
-        chain = Chain(source, model.input_shape)
-        for configured in model.layers:
-            layer, options = configured.layer, configured.options
+        layers, input_shape = parse_model(archive.config, source)
+        chain = Chain(source, input_shape)
+        for (layer, options), group in layers:
             with layer.reading():
-                arrays = archive.arrays(layer, configured.group, roles_of(layer.kind, options))
+                arrays = archive.arrays(layer, group, roles_of(layer.kind, options))
                 apply_layer(chain, layer, options, arrays)
-        execution = keras_execution(content, config, model.input_shape)
+        execution = keras_execution(content, config, input_shape)
         return replace(chain.description("keras"), execution=execution)

@@ -53,6 +53,7 @@ from bnncert.model.formats.onnx.value import (
     Value,
     add_stage,
     constant,
+    constant_floats,
     exact_floats,
     integer_list,
     plain,
@@ -323,7 +324,7 @@ def convolution(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) ->
         ),
     )
     if len(operands) > 2 and operands[2] is not None:
-        bias = exact_floats(constant(operands[2], node, "its bias"), node, "its bias")
+        bias = constant_floats(operands[2], node, "its bias")
         if bias.shape != (outputs,):
             raise node.broken(f"bias of shape {bias.shape} for {outputs} channels")
         result = result.then(Shift(np.repeat(bias, places)))
@@ -394,7 +395,7 @@ def pad(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
         extra = [*operands[1:4], None, None, None]
         pads = integer_list(constant(extra[0], node, "pads"), node, "pads")
         if extra[1] is not None:
-            number = exact_floats(constant(extra[1], node, "its value"), node, "its value")
+            number = constant_floats(extra[1], node, "its value")
             fill = float(scalar(number, node, "its value", 1))
         if extra[2] is not None:
             listed = integer_list(constant(extra[2], node, "axes"), node, "axes") or ()

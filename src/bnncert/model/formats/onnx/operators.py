@@ -45,6 +45,7 @@ from bnncert.model.formats.onnx.value import (
     arithmetic_value,
     clip_range,
     constant,
+    constant_floats,
     depending,
     exact_floats,
     plain,
@@ -70,7 +71,7 @@ def binarise(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | 
     """Take the signs of a value; at zero they are `at_zero`, None if that is undefined."""
     clip, ranges = value.clip, clipped_ranges(value)
     value = plain(replace(value, clip=None), node, ("real", "integer"))
-    if clip and ranges and not all(low < 0 < high for low, high in ranges.different):
+    if clip and ranges and not all(low < 0 < high for low, high in ranges[0]):
         raise node.unsupported(
             f"{clip.node} clips to [{clip.low:g}, {clip.high:g}], which changes the sign"
         )
@@ -298,7 +299,7 @@ def _batch_normalisation(walk: GraphWalk, node: OnnxNode, operands: Sequence[Ope
     channels = value.shape[1]
     arrays = []
     for operand, what in zip(operands[1:], ("scale", "bias", "mean", "variance"), strict=True):
-        array = exact_floats(constant(operand, node, f"its {what}"), node, f"its {what}")
+        array = constant_floats(operand, node, f"its {what}")
         if array.shape != (channels,):
             raise node.broken(f"{what} of shape {array.shape} for {channels} channels")
         arrays.append(value.along(array, 1))

@@ -34,9 +34,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,7 @@ from bnncert.model.formats.onnx.value import (
     add_stage,
     arithmetic_value,
     constant,
+    constant_floats,
     depending,
     exact_floats,
     positions,
@@ -71,28 +72,23 @@ from bnncert.model.thresholds import affine_coefficients
 Bound: TypeAlias = Fraction | float
 
 
-@dataclass(frozen=True, eq=False)
-class ClippedRanges:
-    """The different ranges [low, high] of the positions of a value, and which one each has."""
+def clipped_ranges(value: Value) -> tuple[list[tuple[Bound, Bound]], IntArray] | None:
+    """Find the different ranges [low, high] of the positions of a value, and which one each has.
 
-    different: list[tuple[Bound, Bound]]
-    which: IntArray
-
-
-def clipped_ranges(value: Value) -> ClippedRanges | None:
-    """Find the ranges of the positions of a clipped value; None if it is not clipped."""
+    None if the value is not clipped.
+    """
     clip = value.clip
     if clip is None:
         return None
+    start = _bound(clip.low), _bound(clip.high)
     after = value.steps[clip.after :]
     if not after:
-        start = _bound(clip.low), _bound(clip.high)
-        return ClippedRanges([start], np.zeros(value.size, dtype=np.int64))
+        return [start], np.zeros(value.size, dtype=np.int64)
     table = np.column_stack([step_arrays(step)[0] for step in after])
     rows, which = np.unique(table, axis=0, return_inverse=True)
     kinds = [type(step) for step in after]
-    found = [_moved((_bound(clip.low), _bound(clip.high)), kinds, row) for row in rows.tolist()]
-    return ClippedRanges(found, which.reshape(-1).astype(np.int64))
+    found = [_moved(start, kinds, row) for row in rows.tolist()]
+    return found, which.reshape(-1).astype(np.int64)
 
 
 def _bound(number: float) -> Bound:
@@ -192,10 +188,11 @@ def _constant_steps(
     ranges = clipped_ranges(value)
     if ranges is None:
         return always, never
-    table = np.column_stack([np.broadcast_to(thresholds, grid), ranges.which])
+    bounds, of_each = ranges
+    table = np.column_stack([np.broadcast_to(thresholds, grid), of_each])
     different, which = np.unique(table, axis=0, return_inverse=True)
     for number, row in enumerate(different):
-        low, high = ranges.different[int(row[-1])]
+        low, high = bounds[int(row[-1])]
         at = which.reshape(-1) == number
         pairs = list(zip(map(Fraction, row[:-1].tolist()), strict, strict=True))
         always[at] = [low > t or (low == t and not below) for t, below in pairs]
@@ -294,8 +291,7 @@ def _level_starts(mode: str, low: int, high: int) -> tuple[FloatArray, list[bool
     return np.array([[start for start, _ in pairs]]), [is_strict for _, is_strict in pairs]
 
 
-@dataclass(frozen=True, eq=False)
-class _Format:
+class _Format(NamedTuple):
     """The integers low, .., high and how numbers are rounded to them."""
 
     low: int
@@ -309,9 +305,7 @@ def quant(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value
     """Quant of a value that depends on the network's input."""
     value = depending(operands[0], node)
     names = ("its scale", "its zero point", "its bit width")
-    scale, zero, bits = (
-        constant(o, node, name) for o, name in zip(operands[1:], names, strict=True)
-    )
+    scale, zero, bits = (constant(o, node, w) for o, w in zip(operands[1:], names, strict=True))
     kind = _format(node, bits)
     shape, divisor = spread(value, scale, node, names[0])
     value = value.reshaped(shape)
@@ -367,9 +361,7 @@ def _format(node: OnnxNode, width: Tensor) -> _Format:
 def multi_threshold(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """MultiThreshold of FINN: out_scale times the number of thresholds reached, plus out_bias."""
     value = depending(operands[0], node)
-    table = exact_floats(
-        constant(operands[1], node, "its list of thresholds"), node, "its list of thresholds"
-    )
+    table = constant_floats(operands[1], node, "its list of thresholds")
     rank = len(value.shape)
     layout = node.text("data_layout", "")
     if rank not in (2, 4) or layout not in ("", "NC", "NCHW", "NHWC"):
@@ -446,7 +438,7 @@ def limited(walk: GraphWalk, value: Value, low: float, high: float) -> Value:
     assert node is not None
     rounded, mode = OPERATORS[node.op]
     found = clipped_ranges(value)
-    ranges = [(-math.inf, math.inf)] if found is None else found.different
+    ranges = [(-math.inf, math.inf)] if found is None else found[0]
     ends: list[Bound] = [
         max(min(_apply(rounded, low) for low, _ in ranges), low),
         min(max(_apply(rounded, high) for _, high in ranges), high),

@@ -378,6 +378,11 @@ def constant(operand: Operand, node: OnnxNode, what: str) -> Tensor:
     return operand
 
 
+def constant_floats(operand: Operand, node: OnnxNode, what: str) -> FloatArray:
+    """Expect a constant whose numbers are finite and fit float64."""
+    return exact_floats(constant(operand, node, what), node, what)
+
+
 def spread(
     value: Value, tensor: Tensor, node: OnnxNode, what: str = "its constant"
 ) -> tuple[tuple[int, ...], FloatArray]:

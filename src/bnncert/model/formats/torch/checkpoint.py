@@ -36,7 +36,7 @@ from bnncert.model.formats.file_content import (
     read_member,
     too_many,
 )
-from bnncert.model.formats.layer_chain import Chain, ConvolutionGeometry, FileLayer, pair
+from bnncert.model.formats.layer_chain import Chain, FileLayer, pair
 from bnncert.model.formats.weight_arrays import bound_array
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -181,12 +181,10 @@ def _conv2d(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: 
         layer,
         kernel,
         arrays.get("bias"),
-        ConvolutionGeometry(
-            strides=strides,
-            pads=pads,
-            dilations=dilations,
-            groups=_integer(options.get("groups", 1)),
-        ),
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        groups=_integer(options.get("groups", 1)),
     )
 
 
