@@ -92,29 +92,22 @@ def array_stages(
     for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
         rows = _checked_matrix(w, f"W{i}", source)
         hidden = i + 1 < len(weights)
-        if isinstance(b, tuple):
-            # Factors of the rows stay where they are: the steps belong to these weights.
-            zero = sign_zero if hidden else None
-            stages.append(Stage(rows, b, f"W{i}", zero, structural=structural))
-            continue
-        if b.shape != (w.shape[0],):
-            raise FormatError(
-                f"{source}: b{i} has shape {b.shape}; expected ({w.shape[0]},) to match W{i}"
-            )
-        if not np.all(np.isfinite(b)):
-            raise FormatError(f"{source}: b{i} contains NaN or infinity")
-        steps: tuple[ElementwiseStep, ...] = (Shift(b),)
-        if hidden:
-            rows, steps = _factored(rows, steps)
-        stages.append(
-            Stage(
-                weights=rows,
-                steps=steps,
-                name=f"W{i}",
-                sign_zero=sign_zero if hidden else None,
-                structural=structural,
-            )
-        )
+        # Factors of the rows stay where they are if a layer has steps, which belong to them.
+        steps: tuple[ElementwiseStep, ...] = b if isinstance(b, tuple) else (Shift(b),)
+        if not isinstance(b, tuple):
+            if b.shape != (w.shape[0],):
+                raise FormatError(
+                    f"{source}: b{i} has shape {b.shape}; expected ({w.shape[0]},) to match W{i}"
+                )
+            if not np.all(np.isfinite(b)):
+                raise FormatError(f"{source}: b{i} contains NaN or infinity")
+            split = factor_sparse(rows) if hidden else None
+            if split is not None:
+                # One factor of every row, which leaves a ternary matrix.
+                rows, factor = split
+                steps = (Scale(factor), *steps) if np.any(factor != 1.0) else steps
+        zero = sign_zero if hidden else None
+        stages.append(Stage(rows, steps, f"W{i}", zero, structural=structural))
     return tuple(stages)
 
 
@@ -130,17 +123,6 @@ def _checked_matrix(matrix: Any, name: str, source: str) -> Any:
     if not np.all(np.isfinite(rows.data)):
         raise FormatError(f"{source}: {name} contains NaN or infinity")
     return rows
-
-
-def _factored(
-    rows: Any, steps: tuple[ElementwiseStep, ...]
-) -> tuple[Any, tuple[ElementwiseStep, ...]]:
-    """Move one factor out of every row into the steps if that leaves a ternary matrix."""
-    split = factor_sparse(rows)
-    if split is None:
-        return rows, steps
-    ternary, factor = split
-    return ternary, (Scale(factor), *steps) if np.any(factor != 1.0) else steps
 
 
 def _usable(matrix: Any, name: str, source: str) -> Any:
@@ -344,10 +326,9 @@ def mapping_of(description: ModelDescription) -> dict[str, Any]:
     (sign_zero,) = conventions
     if sign_zero is not None:
         content["sign_zero"] = np.array(sign_zero)
-    if description.input_lo is not None:
-        content["input_lo"] = description.input_lo
-    if description.input_hi is not None:
-        content["input_hi"] = description.input_hi
+    for key in ("input_lo", "input_hi"):
+        if getattr(description, key) is not None:
+            content[key] = getattr(description, key)
     content["input_shape"] = np.array(description.input_shape, dtype=np.int64)
     if description.pixel_step is not None:
         content["pixel_step"] = np.array(description.pixel_step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ import onnx
 
 from bnncert.arrays import FloatArray
 from bnncert.model.formats.onnx.graph import LARGEST_CONSTANT, OnnxNode, tensor_array
+from bnncert.model.formats.onnx.quantisers import CONSTANT_QUANTISERS
 from bnncert.model.formats.onnx.shapes import (
     axes_of,
     axis_of,
@@ -31,14 +32,9 @@ def bipolar(array: Tensor, scale: Tensor) -> Tensor:
     return np.where(array >= 0, scale, -scale)
 
 
-def fold(
-    node: OnnxNode,
-    operands: Sequence[Tensor | None],
-    opset: int,
-    further: Mapping[str, Fold] | None = None,
-) -> Tensor:
-    """Evaluate a node all of whose inputs are constant; `further` operators are not of ONNX."""
-    operation = FOLDS.get(node.op) or (further or {}).get(node.op)
+def fold(node: OnnxNode, operands: Sequence[Tensor | None], opset: int) -> Tensor:
+    """Evaluate a node all of whose inputs are constant."""
+    operation = FOLDS.get(node.op) or CONSTANT_QUANTISERS.get(node.op)
     if operation is None:
         raise node.unsupported("this operator is not supported, not even on constants")
     with np.errstate(all="ignore"):

@@ -122,11 +122,6 @@ def _settled(walk: GraphWalk, value: Value, node: OnnxNode, at_zero: SignZero | 
     return signs.then(Scale(orientation[affine.group]))
 
 
-def sign(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    """Sign, whose value at zero is 0: the file does not define sign(0)."""
-    return binarise(walk, depending(operands[0], node), node, None)
-
-
 def bipolar_quant(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """BipolarQuant of QONNX: +scale for x >= 0, else -scale."""
     scale = constant(operands[1] if len(operands) > 1 else None, node, "its scale")
@@ -149,12 +144,6 @@ def compare(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Val
         value = value.times(-1.0)
     at_zero: SignZero = "plus" if op.endswith("OrEqual") else "minus"
     return replace(binarise(walk, value, node, at_zero), dtype=np.dtype(bool))
-
-
-def negate(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    """Not, of a comparison."""
-    value = plain(operands[0], node, ("bool",))
-    return value.times(-1.0)
 
 
 def choose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
@@ -280,11 +269,6 @@ def _arithmetic(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) ->
     return value.then(Divide(numbers))
 
 
-def _negative(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
-    value = arithmetic_value(operands[0], node)
-    return value.times(-1.0)
-
-
 def _batch_normalisation(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     if len(operands) != 5:
@@ -344,7 +328,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     "Transpose": _transpose,
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _arithmetic),
-    "Neg": _negative,
+    "Neg": lambda walk, node, operands: arithmetic_value(operands[0], node).times(-1.0),
     "BatchNormalization": _batch_normalisation,
     "MatMul": matmul,
     "Gemm": gemm,
@@ -354,10 +338,11 @@ HANDLERS: dict[str, Handler] = {
     "Pad": pad,
     "MaxPool": max_pool,
     "GlobalMaxPool": max_pool,
-    "Sign": sign,
+    # Its value at zero is 0: the file does not define sign(0).
+    "Sign": lambda walk, node, operands: binarise(walk, depending(operands[0], node), node, None),
     "BipolarQuant": bipolar_quant,
     **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), compare),
-    "Not": negate,
+    "Not": lambda walk, node, operands: plain(operands[0], node, ("bool",)).times(-1.0),
     "Where": choose,
     "Clip": clip,
     "Softmax": _softmax,

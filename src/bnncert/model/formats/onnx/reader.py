@@ -28,7 +28,7 @@ from bnncert.model.formats.file_content import DEFAULT_LIMITS, Limits
 from bnncert.model.formats.onnx.folding import FOLDS, fold
 from bnncert.model.formats.onnx.graph import Graph, OnnxNode, parse_graph, tensor_array
 from bnncert.model.formats.onnx.operators import HANDLERS, LEVEL_HANDLERS
-from bnncert.model.formats.onnx.quantisers import CONSTANT_QUANTISERS, check_domain
+from bnncert.model.formats.onnx.quantisers import check_domain
 from bnncert.model.formats.onnx.session import onnx_execution
 from bnncert.model.formats.onnx.shapes import shape_of
 from bnncert.model.formats.onnx.value import (
@@ -298,7 +298,7 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
     with node.reading():
         if not any(isinstance(operand, Value) for operand in operands):
             constants = [o for o in operands if not isinstance(o, Value)]
-            return fold(node, constants, walk.opset, CONSTANT_QUANTISERS)
+            return fold(node, constants, walk.opset)
         first = operands[0]
         if node.op == "Shape" and isinstance(first, Value):
             return shape_of(node, first.shape)
