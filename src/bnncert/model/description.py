@@ -53,6 +53,11 @@ class Normalise:
 
 ElementwiseStep: TypeAlias = Scale | Shift | Divide | Normalise
 
+#: The steps by the names that files have for them.
+STEP_KINDS: dict[str, type[ElementwiseStep]] = {
+    kind.__name__.lower(): kind for kind in (Scale, Shift, Divide, Normalise)
+}
+
 
 def step_arrays(step: ElementwiseStep) -> tuple[FloatArray, ...]:
     """List the parameter arrays of a step, in the order of its fields."""

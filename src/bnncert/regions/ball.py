@@ -157,15 +157,14 @@ class Ball(Region):
             box = np.stack([low, high])
             self._rounding = BallRounding(self.norm, values, self.middle, self.radius, box)
         self.center = values.at(np.clip(values.nearest(self.middle), low, high))
-        if not self._contains(self.center) and self._misses_grid(values):
+        # Decided exactly: the nearest grid point lies outside the ball.
+        if not self._contains(self.center) and not self._is_within(
+            nearest_distances(values, self.middle, self.lo, self.hi)
+        ):
             raise EmptyRegionError("the region is empty: the grid has no point in the ball")
         if self.norm != "linf":
             # The support functions need the centre of the ball inside the box.
             self.lo, self.hi = np.minimum(self.lo, self.middle), np.maximum(self.hi, self.middle)
-
-    def _misses_grid(self, values: GridValues) -> bool:
-        """Decide exactly whether the nearest grid point lies outside the ball."""
-        return not self._is_within(nearest_distances(values, self.middle, self.lo, self.hi))
 
     @property
     def notes(self) -> tuple[str, ...]:

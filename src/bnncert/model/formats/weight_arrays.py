@@ -31,7 +31,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.errors import FormatError
 from bnncert.model.description import (
-    Divide,
+    STEP_KINDS,
     ElementwiseStep,
     ModelDescription,
     Normalise,
@@ -58,14 +58,6 @@ from bnncert.model.matrices import (
     factor_sparse,
     is_sparse,
 )
-
-#: The steps by the names that files have for them.
-KINDS: dict[str, type[ElementwiseStep]] = {
-    "scale": Scale,
-    "shift": Shift,
-    "divide": Divide,
-    "normalise": Normalise,
-}
 
 #: The name of an array with the parameters of a step: layer, place and kind.
 _STEP = re.compile(r"F(0|[1-9]\d*)_(0|[1-9]\d*)_(\w+)")
@@ -118,22 +110,18 @@ def _checked_matrix(matrix: Any, name: str, source: str) -> Any:
             f"{source}: {name} has shape {matrix.shape} and type {matrix.dtype}; expected a "
             "non-empty real matrix with one row per neuron"
         )
-    usable = _usable(matrix, name, source)
-    rows = as_sparse(usable) if is_sparse(usable) else CsrArrays.of_dense(usable)
-    if not np.all(np.isfinite(rows.data)):
-        raise FormatError(f"{source}: {name} contains NaN or infinity")
-    return rows
-
-
-def _usable(matrix: Any, name: str, source: str) -> Any:
-    """Convert a matrix to native byte order and a type that SciPy supports."""
     if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 8:
         raise FormatError(f"{source}: {name} has type {matrix.dtype}; expected at most float64")
     stored = matrix.data if is_sparse(matrix) else matrix
     if stored.dtype.kind in "iu" and not _is_exact(stored, stored.astype(np.float64)):
         raise FormatError(f"{source}: {name} has numbers that float64 cannot hold exactly")
+    # SciPy supports native byte order only, and no float16.
     small = matrix.dtype.kind == "f" and matrix.dtype.itemsize < 4
-    return matrix.astype(np.float32 if small else matrix.dtype.newbyteorder("="), copy=False)
+    usable = matrix.astype(np.float32 if small else matrix.dtype.newbyteorder("="), copy=False)
+    rows = as_sparse(usable) if is_sparse(usable) else CsrArrays.of_dense(usable)
+    if not np.all(np.isfinite(rows.data)):
+        raise FormatError(f"{source}: {name} contains NaN or infinity")
+    return rows
 
 
 def _is_exact(array: npt.NDArray[Any], floats: FloatArray) -> bool:
@@ -204,9 +192,9 @@ def _stated_steps(content: Mapping[str, Any], source: str) -> dict[int, list[str
         if match is None:
             continue
         places = found.setdefault(int(match[1]), {})
-        if match[3] not in KINDS or int(match[2]) in places:
+        if match[3] not in STEP_KINDS or int(match[2]) in places:
             raise FormatError(
-                f"{source}: {key}: not a step of its own of a known kind ({', '.join(KINDS)})"
+                f"{source}: {key}: not a step of its own of a known kind ({', '.join(STEP_KINDS)})"
             )
         places[int(match[2])] = key
     for layer, places in found.items():
@@ -224,7 +212,7 @@ def _layer_steps(
     """Read the steps of a layer of `size` neurons."""
     steps: list[ElementwiseStep] = []
     for key in keys:
-        kind = KINDS[key.rpartition("_")[2]]
+        kind = STEP_KINDS[key.rpartition("_")[2]]
         array = _floats(content, key, source)
         shape = (5, size) if kind is Normalise else (size,)
         if array.shape != shape:
@@ -312,7 +300,7 @@ def mapping_of(description: ModelDescription) -> dict[str, Any]:
         content[f"W{i}"] = as_matrix(stage.weights)
         if stage.bias is None:
             for k, step in enumerate(stage.steps):
-                (name,) = (name for name, kind in KINDS.items() if type(step) is kind)
+                (name,) = (name for name, kind in STEP_KINDS.items() if type(step) is kind)
                 arrays = np.stack(
                     [np.broadcast_to(a, (stage.weights.shape[0],)) for a in step_arrays(step)]
                 )

@@ -176,10 +176,14 @@ def _product(
     rows: Tensor,
     repeat: tuple[int, int],
     shape: tuple[int, ...],
+    rank: int,
     node: OnnxNode,
     walk: GraphWalk,
 ) -> Value:
-    """Apply ``kron(kron(I_a, rows), I_b)`` with (a, b) = `repeat`."""
+    """Apply ``kron(kron(I_a, rows), I_b)`` with (a, b) = `repeat`.
+
+    A weight tensor with more axes, `rank`, than the value adds its leading axes, which are all 1.
+    """
     before, after = repeat
     if rows.size * before * after > MOST_CONNECTIONS:
         raise node.unsupported(f"{rows.size * before * after} weights are too many")
@@ -195,7 +199,8 @@ def _product(
 
     if factor is not None:
         factor = np.repeat(np.tile(factor, before), after)
-    return apply(value, node, shape, build, factor=factor, shared=before * after > 1)
+    result = apply(value, node, shape, build, factor=factor, shared=before * after > 1)
+    return result.reshaped((1,) * (rank - max(2, len(value.shape))) + shape)
 
 
 def _times(value: Value, tensor: Tensor, node: OnnxNode, walk: GraphWalk) -> Value:
@@ -204,14 +209,7 @@ def _times(value: Value, tensor: Tensor, node: OnnxNode, walk: GraphWalk) -> Val
         raise node.unsupported(f"shapes {value.shape} and {tensor.shape} do not fit")
     outer = value.shape[:-1]
     shape = outer if tensor.ndim == 1 else (*outer, matrix.shape[1])
-    repeat = math.prod(outer)
-    result = _product(value, matrix.T, (repeat, 1), shape, node, walk)
-    return _raised(result, tensor.ndim, value)
-
-
-def _raised(result: Value, rank: int, value: Value) -> Value:
-    """Add the leading axes (all 1) of a weight tensor that has more axes than the value."""
-    return result.reshaped((1,) * (rank - max(2, len(value.shape))) + result.shape)
+    return _product(value, matrix.T, (math.prod(outer), 1), shape, tensor.ndim, node, walk)
 
 
 def _times_left(tensor: Tensor, value: Value, node: OnnxNode, walk: GraphWalk) -> Value:
@@ -226,9 +224,7 @@ def _times_left(tensor: Tensor, value: Value, node: OnnxNode, walk: GraphWalk) -
         *(() if tensor.ndim == 1 else (matrix.shape[0],)),
         *(() if vector else (after,)),
     )
-    repeat = math.prod(outer)
-    result = _product(value, matrix, (repeat, after), shape, node, walk)
-    return _raised(result, tensor.ndim, value)
+    return _product(value, matrix, (math.prod(outer), after), shape, tensor.ndim, node, walk)
 
 
 def _matrix(tensor: Tensor, node: OnnxNode) -> Tensor:
