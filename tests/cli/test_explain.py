@@ -12,7 +12,7 @@ import bnncert
 from bnncert.engine.answer import Interrupted
 from bnncert.model.formats.images import read_png
 from bnncert.model.loading import load_demo_images, load_demo_network
-from bnncert.questions.explain.explanation_search import ExplanationSearch
+from bnncert.questions.explain.explain import ExplanationSearch
 from tests.cli.diamond import Run, read_json
 
 

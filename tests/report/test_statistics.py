@@ -15,8 +15,7 @@ from bnncert.report.page.first_sentence import first_sentences
 from bnncert.report.page.outcomes import lead_section
 from bnncert.report.statistics import count_answers, counts, panels, together
 from bnncert.report.summary import experiment_table, summarise
-from bnncert.results.balls import Balls
-from bnncert.results.instance import Instance, Settings
+from bnncert.results.instance import Balls, Instance, Settings
 from bnncert.results.rows import Row
 from bnncert.results.store import ResultsFile, read_recorded
 from tests.report.results_sketch import NETWORK, write_results

@@ -16,8 +16,7 @@ import pytest
 import bnncert
 from bnncert.regions.radii import inputs_text, radius_text, read_radius, read_step
 from bnncert.report.page.document import page_text
-from bnncert.results.balls import Balls
-from bnncert.results.instance import Settings
+from bnncert.results.instance import Balls, Settings
 from bnncert.results.labelled_points import Data
 from bnncert.results.plan import plan_run
 from bnncert.results.rows import InstanceKey

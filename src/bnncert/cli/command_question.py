@@ -38,9 +38,8 @@ from bnncert.regions.radii import (
     read_step,
 )
 from bnncert.report.picture import CounterexampleFile
-from bnncert.results.balls import Balls
-from bnncert.results.data_units import in_network_units
-from bnncert.results.labelled_points import OWN, Data, read_data
+from bnncert.results.instance import Balls
+from bnncert.results.labelled_points import OWN, Data, in_network_units, read_data
 
 if TYPE_CHECKING:
     from bnncert.results.rows import LabelSource

@@ -181,7 +181,7 @@ def _box(network: Network, options: TwoNetworksOptions) -> Box | None:
 
     from bnncert.cli.command_question import grid_option
     from bnncert.regions import Box
-    from bnncert.results.balls import Balls
+    from bnncert.results.instance import Balls
 
     clip = read_clip(options.clip)
     if options.grid is None:
@@ -204,8 +204,7 @@ def _read_inputs(network: Network, options: TwoNetworksOptions) -> FloatArray:
     import numpy as np
 
     from bnncert.cli.command_question import chosen_point
-    from bnncert.results.data_units import in_network_units
-    from bnncert.results.labelled_points import OWN, read_data
+    from bnncert.results.labelled_points import OWN, in_network_units, read_data
 
     assert options.data is not None
     source = points_source(options.data)

@@ -152,9 +152,8 @@ def _planner(
 ) -> Callable[[float], Plan]:
     """Read the network and the points; return what plans the instances with a time limit."""
     from bnncert.cli.command_question import balls_option, large_radius, radius_option, read_network
-    from bnncert.results.data_units import in_network_units
     from bnncert.results.instance import PointSource, Settings
-    from bnncert.results.labelled_points import read_data
+    from bnncert.results.labelled_points import in_network_units, read_data
     from bnncert.results.plan import Selection, plan_run
 
     network = read_network(model, answering.sign_zero, layers)

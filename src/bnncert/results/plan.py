@@ -21,7 +21,6 @@ from bnncert.model.network import Network
 from bnncert.problem import Rivals, rivals_text, robustness
 from bnncert.regions import Ball, Grid
 from bnncert.regions.radii import inputs_text, radius_text
-from bnncert.results.balls import Balls
 from bnncert.results.configuration import (
     DEMO_DATA,
     DEMO_NETWORKS,
@@ -32,15 +31,15 @@ from bnncert.results.configuration import (
     RandomNetwork,
     random_points,
 )
-from bnncert.results.data_units import in_network_units
 from bnncert.results.instance import (
+    Balls,
     Instance,
     InstanceGroup,
     PointSource,
     Settings,
     certificate_name,
 )
-from bnncert.results.labelled_points import Data, read_data
+from bnncert.results.labelled_points import Data, in_network_units, read_data
 from bnncert.results.rows import InstanceKey, LabelSource, NetworkRecord
 
 #: Data that was read: the source, its labels, and the shape and classes of the network.

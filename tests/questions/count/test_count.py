@@ -21,7 +21,7 @@ from bnncert.questions.count import count_search as search
 from bnncert.questions.count import first_layer
 from bnncert.questions.count.count_answer import ShareEstimate
 from bnncert.questions.count.count_search import CountSearch
-from bnncert.questions.count.grid_points import GridPoints
+from bnncert.questions.count.first_layer import GridPoints
 from tests.questions.count.questions import binary_question, count_questions, fast_truth
 
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))

@@ -50,8 +50,7 @@ from bnncert.questions.compare.difference import (
     condition_target,
     difference_at,
 )
-from bnncert.questions.compare.normal_forms import compare_layers
-from bnncert.questions.compare.rounding import rounding_between
+from bnncert.questions.compare.normal_forms import compare_layers, rounding_between
 from bnncert.questions.prover import Effort, Prover, Search
 from bnncert.regions import Box, Region, refuse_cover
 

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.verdict import Counterexample, TargetResult
-from bnncert.questions.compare.normal_forms import LayerComparison
-from bnncert.questions.compare.rounding import Rounding
+from bnncert.questions.compare.normal_forms import LayerComparison, Rounding
 
 Status: TypeAlias = Literal["identical", "equal", "rounding", "different", "unknown", "timeout"]
 

@@ -30,7 +30,7 @@ from bnncert.questions.count.count_answer import (
     upper_count,
 )
 from bnncert.questions.count.count_search import CountSearch, NodeKind
-from bnncert.questions.count.grid_points import GridPoints
+from bnncert.questions.count.first_layer import GridPoints
 from bnncert.questions.count.layers_above import CHANGED, OPEN
 from bnncert.questions.prover import Effort, Prover, Search
 from bnncert.questions.usual_limits import CONFIDENCE, SAMPLES

@@ -21,8 +21,7 @@ from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.model.layers import TIED, UNDECIDED
 from bnncert.problem import Problem
-from bnncert.questions.count.first_layer import OpenNeurons, integer_layer
-from bnncert.questions.count.grid_points import GridPoints
+from bnncert.questions.count.first_layer import GridPoints, OpenNeurons, integer_layer
 from bnncert.questions.count.input_groups import (
     Cells,
     Groups,

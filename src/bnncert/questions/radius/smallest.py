@@ -24,8 +24,7 @@ from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.questions.prover import Effort, Prover
-from bnncert.questions.radius.ball_search import BallSearch
-from bnncert.questions.radius.radius import checked_maximum
+from bnncert.questions.radius.radius import BallSearch, checked_maximum
 from bnncert.questions.radius.radius_answer import Probe, SmallestResult
 from bnncert.questions.radius.whole_distances import LARGEST_COUNT, Shrinking, WholeDistances
 from bnncert.questions.verify import warn_outside
