@@ -24,7 +24,7 @@ from bnncert.cli.options import (
 )
 from bnncert.cli.time_limit import DEFAULT_LIMIT
 from bnncert.errors import InputError
-from bnncert.questions.usual_limits import CONFIDENCE, SAMPLES
+from bnncert.questions import CONFIDENCE, SAMPLES
 
 if TYPE_CHECKING:
     from bnncert.cli.command_question import CommandQuestion

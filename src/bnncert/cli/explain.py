@@ -25,7 +25,7 @@ from bnncert.cli.options import (
     TiesOption,
 )
 from bnncert.errors import InputError
-from bnncert.questions.usual_limits import QUESTION_SECONDS
+from bnncert.questions import QUESTION_SECONDS
 
 if TYPE_CHECKING:
     from bnncert.cli.command_question import CommandQuestion

@@ -20,7 +20,7 @@ from bnncert.cli.options import (
     ScalingOptions,
     TiesOption,
 )
-from bnncert.questions.usual_limits import QUESTION_SECONDS
+from bnncert.questions import QUESTION_SECONDS
 
 if TYPE_CHECKING:
     from bnncert.questions.faults.faults_answer import FaultRow, FaultsResult

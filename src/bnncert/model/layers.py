@@ -88,7 +88,7 @@ class ThresholdLayer:
         Whether the file states sign(0) for this layer.
     slack
         For layers whose inputs are signs: by how much the sum of each neuron may be wrong, so that
-        both signs are possible near the threshold (`kernel/rules/widened.py`).  None: exact.
+        both signs are possible near the threshold (`kernel/rules/weight_flips.py`).  None: exact.
     bits
         What a flip of one bit of the file changes (:mod:`bnncert.model.description`).
     described

@@ -130,7 +130,7 @@ def verify(
         return _several(network, region, label, Prover(effort, [], arithmetic), announce)
     network = network.with_sign_zero(sign_zero)
     if isinstance(region, ImageUnion):
-        from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
+        from bnncert.questions.union_search import UnionQuestion, solve_union
 
         question = UnionQuestion(network, region, _needed(label), rivals, ties, arithmetic)
         return solve_union(question, effort, announce, strict=strict)

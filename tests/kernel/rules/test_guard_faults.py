@@ -31,8 +31,10 @@ from bnncert.kernel.rules.weight_flips import (
     flip_costs,
     flip_network,
     with_faults,
+    with_own_flips,
+    with_raised_scores,
+    with_wrong_signs,
 )
-from bnncert.kernel.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
 from tests.kernel.rules.plain_layers import derived_outcomes, in_units
 from tests.plain_network import PlainNetwork, flipped, is_other, random_plain, subsets
 from tests.questions.faults.oracle import least_faults, places

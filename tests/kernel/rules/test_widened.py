@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.kernel.rules.weight_flips import NEVER, Fault, flip_costs, flip_network, with_faults
-from bnncert.kernel.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
+from bnncert.kernel.rules.weight_flips import (
+    NEVER,
+    Fault,
+    flip_costs,
+    flip_network,
+    with_faults,
+    with_own_flips,
+    with_raised_scores,
+    with_wrong_signs,
+)
 from bnncert.model.layers import TIED
 
 

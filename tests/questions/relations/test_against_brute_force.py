@@ -30,8 +30,12 @@ from bnncert.kernel.rules.relation_products import (
 from bnncert.proofs.claims import write_claim
 from bnncert.proofs.writing import write_counterexample
 from bnncert.questions.relations.relation_answer import RelationResult
-from bnncert.questions.relations.relation_parts import PairParts, PairQuestion, relation_claim
-from bnncert.questions.relations.relation_search import violated_problem
+from bnncert.questions.relations.relation_search import (
+    PairParts,
+    PairQuestion,
+    relation_claim,
+    violated_problem,
+)
 from bnncert.questions.relations.relations import feature_change
 from tests.brute_force import TinyNetwork
 from tests.random_questions import random_network

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.kernel.budget import refuse_late
-from bnncert.kernel.claims.classified import least_sum
+from bnncert.kernel.claims.claim import least_sum
 from bnncert.kernel.container import RejectedError
 from bnncert.kernel.function import Function, scaled
 from bnncert.kernel.geometry import digits, dot

@@ -20,8 +20,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.kernel.budget import timed
-from bnncert.kernel.claims.claim import ClaimParts, Shown, Subject
-from bnncert.kernel.claims.classified import COMMON, ClassifiedImage
+from bnncert.kernel.claims.claim import COMMON, ClaimParts, ClassifiedImage, Shown, Subject
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.counterexample import is_violated
 from bnncert.kernel.function import Objects, scaled

@@ -16,8 +16,14 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.kernel.budget import timed
 from bnncert.kernel.claims.box_splits import SplitCheck
-from bnncert.kernel.claims.claim import ClaimPart, ClaimParts, Shown, Subject
-from bnncert.kernel.claims.classified import COMMON, ClassifiedImage
+from bnncert.kernel.claims.claim import (
+    COMMON,
+    ClaimPart,
+    ClaimParts,
+    ClassifiedImage,
+    Shown,
+    Subject,
+)
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 
 DETAILS = (*COMMON, "parts", "place")

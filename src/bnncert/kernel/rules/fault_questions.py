@@ -40,8 +40,10 @@ from bnncert.kernel.rules.weight_flips import (
     flip_network,
     has_input_quantiser,
     refuse_shifted_inputs,
+    with_own_flips,
+    with_raised_scores,
+    with_wrong_signs,
 )
-from bnncert.kernel.rules.widened import with_own_flips, with_raised_scores, with_wrong_signs
 from bnncert.model.network import Network
 
 FaultKind: TypeAlias = Literal["weights", "thresholds"]

@@ -23,6 +23,7 @@ from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.proofs.claims import claim_section, class_details
+from bnncert.questions import CONFIDENCE, SAMPLES
 from bnncert.questions.count.count_answer import (
     CountResult,
     ShareEstimate,
@@ -33,7 +34,6 @@ from bnncert.questions.count.count_search import CountSearch, NodeKind
 from bnncert.questions.count.first_layer import GridPoints
 from bnncert.questions.count.layers_above import CHANGED, OPEN
 from bnncert.questions.prover import Effort, Prover, Search
-from bnncert.questions.usual_limits import CONFIDENCE, SAMPLES
 from bnncert.regions import Region
 
 #: Points of the estimate that are drawn at once.

@@ -27,10 +27,10 @@ from bnncert.model.description import SignZero
 from bnncert.model.network import MOST_TIE_CHOICES, Network
 from bnncert.problem import Problem, Target, Ties, robustness
 from bnncert.proofs.claims import claim_section
+from bnncert.questions import QUESTION_SECONDS
 from bnncert.questions.explain.explanation_answer import Domain, Explanation, ExplanationStep
 from bnncert.questions.explain.free_points import Enumeration, Witnesses, with_free
 from bnncert.questions.prover import Effort, Prover, Search
-from bnncert.questions.usual_limits import QUESTION_SECONDS
 from bnncert.regions import Ball
 from bnncert.regions.pictures import image_layout
 

@@ -33,10 +33,10 @@ from bnncert.model.network import Network
 from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.proofs.claims import claim_section, class_details, read_claim, stated_region
 from bnncert.proofs.writing import CertificateError, write_counterexample
+from bnncert.questions import QUESTION_SECONDS
 from bnncert.questions.faults.fault_attack import PointAttack, attack_points
 from bnncert.questions.faults.faults_answer import FaultBit, FaultRow, FaultsResult, layer_name
 from bnncert.questions.prover import Effort, Prover, Search
-from bnncert.questions.usual_limits import QUESTION_SECONDS
 from bnncert.questions.verify import warn_outside
 from bnncert.regions import Region, refuse_cover
 

@@ -21,7 +21,7 @@ from bnncert.model.rationals import float_above, square_root
 from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.questions.prover import Effort, Prover, Search
 from bnncert.questions.radius.radius_answer import Probe, RadiusResult
-from bnncert.questions.shapes.shape_radius import ShapeSearch
+from bnncert.questions.radius.shape_radius import ShapeSearch
 from bnncert.questions.verify import warn_outside
 from bnncert.regions import (
     LARGEST_VALUE,

@@ -14,15 +14,73 @@ from bnncert.arrays import FloatArray
 from bnncert.engine.answer import Answer, Columns
 from bnncert.engine.rounded_bounds import lower_text, upper_text
 from bnncert.engine.verdict import finite_or_none
-from bnncert.questions.relations.relation_parts import Change
 
 RelationStatus: TypeAlias = Literal["holds", "fails", "unknown", "timeout"]
 
 #: Parts of a question that a table lists.
 MOST_ROWS = 20
 
+#: The largest number of values that are written out in words.
+MOST_WORDS = 4
+
 #: Numbers of a pair that are printed if both inputs have them; images have thousands.
 MOST_SHARED = 40
+
+
+@dataclass(frozen=True)
+class Change:
+    """A feature that changes, or a group of features of which exactly one is 1.
+
+    Attributes
+    ----------
+    features
+        The numbers of the inputs that change.
+    step
+        The value changes by multiples of this step; None for any change, or if there are values.
+    values
+        The values that the features can take, one tuple for each state; empty if there is a step or
+        if the change is any one.
+    """
+
+    features: tuple[int, ...]
+    step: float | None = None
+    values: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def kind(self) -> Literal["values", "step", "any"]:
+        """How the second input arises from the first one."""
+        return "values" if self.values else "any" if self.step is None else "step"
+
+    def words(self, names: Sequence[str]) -> str:
+        """Write few values out, and of many their number and both ends."""
+        if len(self.features) > 1:
+            return f"which of {', '.join(names[f] for f in self.features)} is 1"
+        name = names[self.features[0]]
+        if self.step is not None:
+            return f"{name} (steps of {self.step:.9g})"
+        if not self.values:
+            return f"{name} (real values)"
+        shown = [f"{v[0]:.9g}" for v in self.values]
+        if len(shown) > MOST_WORDS:
+            return f"{name} ({len(shown)} values from {shown[0]} to {shown[-1]})"
+        return f"{name} (values {', '.join(shown)})"
+
+    def exactly(self) -> dict[str, Any]:
+        """Write the numbers as rationals, so that a claim rounds nothing."""
+        return {
+            "features": list(self.features),
+            "step": None if self.step is None else str(Fraction(self.step)),
+            "values": [[str(Fraction(v)) for v in state] for state in self.values],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "features": list(self.features),
+            "kind": self.kind,
+            "step": self.step,
+            "values": [list(v) for v in self.values],
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,14 +15,13 @@ from bnncert.kernel.rules.relation_products import Relation
 from bnncert.model.description import SignZero
 from bnncert.model.network import Network
 from bnncert.questions.prover import Effort
-from bnncert.questions.relations.relation_answer import RelationResult
-from bnncert.questions.relations.relation_parts import (
-    Change,
+from bnncert.questions.relations.relation_answer import Change, RelationResult
+from bnncert.questions.relations.relation_search import (
     PairQuestion,
+    RelationSearch,
     refuse_off_grid,
     unit_states,
 )
-from bnncert.questions.relations.relation_search import RelationSearch
 from bnncert.regions import Box, Region
 
 #: The largest number of values of one feature that are looked at one by one.

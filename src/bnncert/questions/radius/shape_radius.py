@@ -27,7 +27,7 @@ from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Problem, Rivals, Target, Ties, robustness
 from bnncert.questions.prover import Prover, Search
 from bnncert.questions.radius.radius_answer import Probe, RadiusResult
-from bnncert.questions.shapes.union_search import UnionQuestion, solve_union
+from bnncert.questions.union_search import UnionQuestion, solve_union
 from bnncert.regions import ImagePath, ImageShift, Patch
 
 #: The shapes whose size is searched.
