@@ -20,19 +20,17 @@ from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.methods import REGISTRY, Context
 from bnncert.engine.methods.attack import Attack
 from bnncert.engine.presolve.conflicts import ConflictingPairs, close
-from bnncert.engine.presolve.merging import equal_rows
 from bnncert.engine.presolve.pairs import conflicting_pairs
-from bnncert.engine.presolve.pipeline import presolve
+from bnncert.engine.presolve.pipeline import equal_rows, presolve
 from bnncert.engine.presolve.ranges import sum_ranges
 from bnncert.engine.presolve.reduction import reduce_target
 from bnncert.engine.presolve.stability import first_layer, stability
-from bnncert.engine.relaxations.moments.cliques import cliques
-from bnncert.engine.relaxations.moments.encoding import encode
-from bnncert.engine.relaxations.moments.relaxation import relax
+from bnncert.engine.relaxations.moments.layered_program import encode
+from bnncert.engine.relaxations.moments.relaxation import cliques, relax
 from bnncert.engine.relaxations.reduced.patterns import starting_moments
 from bnncert.engine.relaxations.reduced.problem import reduce_objective
 from bnncert.engine.replay import Replayer
-from bnncert.engine.solvers.scip_ import ScipModel
+from bnncert.engine.solvers.integer_back_ends import ScipModel
 from bnncert.problem import robustness
 from tests.clock import Clock
 from tests.large_networks import write_local_network

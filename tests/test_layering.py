@@ -51,8 +51,7 @@ ENGINE = (
     "search",
     "methods",
     "exact_classes",
-    "batch_intervals",
-    "batch_attack",
+    "batches",
     "method_run",
 )
 

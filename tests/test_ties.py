@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import Options
 from bnncert.deadline import Deadline
+from bnncert.engine.method_run import time_for_strict
 from bnncert.engine.methods import REGISTRY
-from bnncert.engine.methods.strict_search import time_for_strict
 from bnncert.problem.vnnlib import parse_vnnlib
 from tests.brute_force import TinyNetwork, TinyQuestion, last_layers_at, scores_of
 from tests.cli.diamond import write_network

@@ -30,7 +30,7 @@ GROUPS: dict[str, Limits] = {
         ("engine.search.patterns.pattern_search", "MOST_PLAIN", (1, 4, 16)),
     ),
     "enumeration": (
-        ("engine.search.patterns.enumeration_products", "CHUNK", (1, 3)),
+        ("engine.search.patterns.enumeration", "CHUNK", (1, 3)),
         ("engine.search.patterns.enumeration", "MOST_FOUND", (2, 3)),
         ("engine.search.patterns.enumeration", "MOST_COMPILED", (1, 4, 16, 2**20)),
         ("engine.search.patterns.enumeration", "CALL_WEIGHTS", (1,)),

@@ -299,7 +299,7 @@ def hears_ctrl_c(process: int) -> bool:
 IN_SUBTREES = """
 import os
 from bnncert.engine.methods import propagation
-from bnncert.engine.search.patterns.process_pool import ProcessPool
+from bnncert.engine.search.patterns.sharing import ProcessPool
 propagation.ALONE, propagation.usable_cores, submit = 0.1, lambda: 2, ProcessPool.submit
 def telling(pool, work):
     print("searching", flush=True)

@@ -16,8 +16,8 @@ from bnncert.deadline import Deadline
 from bnncert.engine import processes
 from bnncert.engine.processes import killable_call
 from bnncert.engine.solvers import conic
-from bnncert.engine.solvers.clarabel_ import ClarabelSolver
 from bnncert.engine.solvers.conic import ConicProgram, ConicSolution, ConicSolver
+from bnncert.engine.solvers.conic_back_ends import ClarabelSolver
 from bnncert.errors import InputError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.engine.search.elimination.elimination_plan import UNLIMITED, make_plan
+from bnncert.engine.search.elimination.buckets import UNLIMITED, make_plan
 from bnncert.kernel.container import Section
 from bnncert.kernel.elimination import Elimination
 from bnncert.kernel.geometry import Geometry

@@ -12,7 +12,7 @@ import pytest
 
 import bnncert
 from bnncert.engine.search.elimination import bound
-from bnncert.engine.search.elimination.elimination_plan import UNLIMITED
+from bnncert.engine.search.elimination.buckets import UNLIMITED
 from bnncert.kernel import RejectedError, UnreadableError, check
 from bnncert.kernel import elimination as kernel
 from bnncert.kernel.container import Section

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import bnncert
-from bnncert.engine.batch_intervals import BatchIntervals
+from bnncert.engine.batches import BatchIntervals
 from bnncert.kernel.checker import check
 from bnncert.results import instance as answering
 from bnncert.results import interval_batches, workers

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.arrays import SignArray as Signs
 from bnncert.deadline import Deadline
-from bnncert.engine.presolve.pipeline import Presolved
-from bnncert.engine.presolve.presolve_record import PresolveStep
+from bnncert.engine.presolve.pipeline import Presolved, PresolveStep
 from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.fast_signs import fast_feasibility
 from bnncert.engine.reachability.feasibility import SignPattern

@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.engine.method_run import original_of
-from bnncert.engine.methods.strict_search import STAGE as STRICT
-from bnncert.engine.methods.strict_search import time_for_strict
+from bnncert.engine.method_run import STAGE as STRICT
+from bnncert.engine.method_run import original_of, time_for_strict
 from bnncert.engine.methods.sweep import evaluate_points
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.search.box_splitting import BoxSplitter

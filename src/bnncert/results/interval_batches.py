@@ -19,8 +19,13 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.engine.batch_attack import BatchAttack, CandidateMethod
-from bnncert.engine.batch_intervals import BatchBounds, BatchIntervals, interval_proofs
+from bnncert.engine.batches import (
+    BatchAttack,
+    BatchBounds,
+    BatchIntervals,
+    CandidateMethod,
+    interval_proofs,
+)
 from bnncert.engine.exact_classes import chunk_size
 from bnncert.engine.method_run import run_method
 from bnncert.engine.methods import Context

@@ -19,7 +19,7 @@ from bnncert.engine.methods.auto import rotate
 from bnncert.engine.methods.base import Context
 from bnncert.engine.methods.branch import BranchMethod, TreesEngine
 from bnncert.engine.methods.engine import Engine
-from bnncert.engine.methods.milp import MilpMethod
+from bnncert.engine.methods.integer_programs import MilpMethod
 from bnncert.engine.methods.open_question import OpenQuestion
 from bnncert.engine.methods.propagation import PatternEngine, PropagationMethod
 from bnncert.engine.presolve.literals import literal

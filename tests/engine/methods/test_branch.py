@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
-from bnncert.engine.search import compiled_nodes
+from bnncert.engine.search import tree
 from bnncert.engine.search.tree import Tree
 from bnncert.model.loading import load_demo_images, load_demo_network
 from tests.in_process import without_progress
@@ -109,7 +109,7 @@ def test_a_failed_allocation_ends_the_search_and_not_the_program(
 
 def test_the_same_seed_gives_the_same_answer() -> None:
     # While the compiled functions are being loaded, conflicts may have other multipliers.
-    assert compiled_nodes.is_ready(compiled_nodes.WORTH_IT) or compiled_nodes.NODES.wait(120.0)
+    assert tree.is_ready(tree.WORTH_IT) or tree.NODES.wait(120.0)
     question = demo("dense", 18, 0.5)
     answers = [
         bnncert.verify(

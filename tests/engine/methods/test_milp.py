@@ -11,7 +11,7 @@ import pytest
 import bnncert
 from bnncert import Options
 from bnncert.deadline import Deadline
-from bnncert.engine.methods import milp
+from bnncert.engine.methods import integer_programs
 from bnncert.engine.methods.base import Context
 from bnncert.engine.methods.elimination import EliminationEngine
 from bnncert.engine.presolve.literals import literal
@@ -32,7 +32,7 @@ def gurobi_by_highs(program: LinearProgram, **options: Any) -> HighsModel:
 def test_a_proof_names_the_solver_that_ran(
     solver: str | None, trusted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(milp, "GurobiModel", gurobi_by_highs)
+    monkeypatch.setattr(integer_programs, "GurobiModel", gurobi_by_highs)
     # h = (sign(x0 + x1), sign(x0 - x1)); class 0 loses only where both are -1, at x0 < 0.
     network = bnncert.Network.from_arrays(
         [np.array([[1, 1], [1, -1]]), np.array([[1, 1], [-1, -1]])], [np.zeros(2), [1.0, 0.0]]
@@ -54,7 +54,7 @@ def test_learned_clauses_are_rows_of_the_program() -> None:
     engine.run(Deadline(None))
     learned = [literal(neurons, signs) for neurons, signs, _ in engine.search.proofs]
     assert learned
-    method, target = milp.MilpMethod(), problem.targets[0]
+    method, target = integer_programs.MilpMethod(), problem.targets[0]
     for clauses in ((), learned):
         result = method.solve_target(problem, bounds, target, context, None, clauses)
         assert result.lower == result.upper == engine.upper[0]

@@ -75,9 +75,11 @@ def test_few_neurons_over_many_inputs_give_the_answer_of_the_full_model(
         clauses.extend([] if found.conflict is None else [found.conflict])
         return found
 
-    monkeypatch.setattr("bnncert.engine.methods.exact_search.exact_feasibility", counting)
+    monkeypatch.setattr("bnncert.engine.methods.integer_programs.exact_feasibility", counting)
     # Presolve would find most of the clauses first.
-    monkeypatch.setattr("bnncert.engine.methods.exact_search._add_pairs", lambda *arguments: None)
+    monkeypatch.setattr(
+        "bnncert.engine.methods.integer_programs._add_pairs", lambda *arguments: None
+    )
     for _ in range(25):
         weights = [generator.integers(-1, 2, s).astype(float) for s in ((4, 7), (4, 4), (2, 4))]
         biases = [generator.normal(size=4), generator.normal(size=4), generator.normal(size=2)]
@@ -86,7 +88,7 @@ def test_few_neurons_over_many_inputs_give_the_answer_of_the_full_model(
         short = bnncert.bound(network, region, 0, method="minp").targets[0]
         with monkeypatch.context() as patch:
             patch.setattr(
-                "bnncert.engine.methods.minp.ball_block",
+                "bnncert.engine.methods.integer_programs.ball_block",
                 lambda r, layer: input_block(r, layer.inputs),
             )
             full = bnncert.bound(network, region, 0, method="minp").targets[0]

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.engine.presolve.merging import equal_rows, row_keys
+from bnncert.engine.presolve.pipeline import equal_rows, row_keys
 from tests.strategies import few
 
 FEW = few(80)

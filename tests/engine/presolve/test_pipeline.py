@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.engine.presolve.pipeline import Presolved, presolve
-from bnncert.engine.presolve.presolve_record import PresolveStep
+from bnncert.engine.presolve.pipeline import Presolved, PresolveStep, presolve
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.clock import Clock
 from tests.strategies import NORMS, few, regions, tiny_networks

@@ -17,11 +17,10 @@ from bnncert.deadline import Deadline
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
-from bnncert.engine.search import idle_parts
+from bnncert.engine.search import warm_start
 from bnncert.engine.search.branching import objective_values
-from bnncert.engine.search.idle_parts import IdleParts, find_idle, without
 from bnncert.engine.search.restrict import Restriction, Restrictor
-from bnncert.engine.search.warm_start import Numbering, pair_keys
+from bnncert.engine.search.warm_start import IdleParts, Numbering, find_idle, pair_keys, without
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel import check
 from bnncert.model.loading import load_demo_images, load_demo_network
@@ -53,7 +52,7 @@ def test_f_without_some_parts_is_never_above_f(data: st.DataObject) -> None:
     keys = pair_keys(root, numbering.size).tolist()
     pairs = data.draw(st.lists(st.sampled_from(keys))) if keys else []
     idle = IdleParts(np.array(tables, dtype=np.int64), np.sort(np.array(pairs, dtype=np.int64)))
-    with patch.object(idle_parts, "WORTH_IT", 0):
+    with patch.object(warm_start, "WORTH_IT", 0):
         thin = without(root, idle, numbering)
     assert thin.problem.pair_first.size == len(keys) - len(set(pairs))
     assert thin.problem.table.rows.shape[0] == root.tables.size - len(set(tables))
@@ -71,7 +70,7 @@ def test_f_without_some_parts_is_never_above_f(data: st.DataObject) -> None:
 def test_the_minimum_is_the_true_one(data: st.DataObject) -> None:
     net, region = any_case(data)
     truth = true_margins(net, region, 0)
-    with patch.multiple(idle_parts, WORTH_IT=0, LEAST_SHARE=0.5, SMALL_SHARE=1.0):
+    with patch.multiple(warm_start, WORTH_IT=0, LEAST_SHARE=0.5, SMALL_SHARE=1.0):
         result = bnncert.bound(
             net.build(), region, 0, method="bab", options=Options(processes=1), timeout=60
         )
@@ -85,7 +84,7 @@ def test_the_certificate_of_such_a_tree_is_accepted(kind: str, seed: int, tmp_pa
     net, region = crossing(seed, kind)
     network, path = net.build(), tmp_path / "one.cert"
     label = int(np.argmax(network.evaluate(region.center)))
-    with patch.multiple(idle_parts, WORTH_IT=0):
+    with patch.multiple(warm_start, WORTH_IT=0):
         result = bnncert.verify(
             network, region, label, method="bab", options=Options(processes=1), certificate=path
         )

@@ -20,7 +20,7 @@ from bnncert.engine.presolve.literals import sign_of, variable_of
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.reachability.feasibility import SignPattern, proves_infeasible
 from bnncert.engine.relaxations.reduced.problem import reduce_objective
-from bnncert.engine.search import compiled_nodes
+from bnncert.engine.search import tree
 from bnncert.engine.search.frontier import Frontier, OpenNode
 from bnncert.engine.search.tree import Tree, TreeOptions
 from bnncert.kernel import check
@@ -66,7 +66,7 @@ def test_the_time_limit_ends_the_search() -> None:
 
 def test_the_same_seed_gives_the_same_tree() -> None:
     # While the compiled functions are being loaded, conflicts may have other multipliers.
-    assert compiled_nodes.is_ready(compiled_nodes.WORTH_IT) or compiled_nodes.NODES.wait(120.0)
+    assert tree.is_ready(tree.WORTH_IT) or tree.NODES.wait(120.0)
     first, second = (demo_tree(0.5, 9).search(Deadline(None)) for _ in range(2))
     assert (first.nodes, first.relaxations, first.lower) == (
         second.nodes,

@@ -13,7 +13,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.relaxations.reduced.input_cuts import InputCuts
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
-from bnncert.engine.search.compiled_nodes import NODES, WORTH_IT, _compile, node_iteration
+from bnncert.engine.search.tree import NODES, WORTH_IT, _compile, node_iteration
 from bnncert.engine.solvers import structured_loop
 from bnncert.engine.solvers.compiled_iteration import CompiledIteration, is_small
 from bnncert.engine.solvers.definite import ArrowFactor, InverseFactor

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bnncert.deadline import Deadline
-from bnncert.engine.solvers.exact_lp import Bound, ExactOptimum, ExactProgram, solve_exactly
+from bnncert.engine.reachability.polyhedron import Bound, ExactOptimum, ExactProgram, solve_exactly
 
 Plane = tuple[list[Fraction], Fraction]
 

@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from bnncert.deadline import Deadline
-from bnncert.engine.solvers.scip_ import ScipModel
+from bnncert.engine.solvers.integer_back_ends import ScipModel
 from bnncert.regions.linear_program import HighsModel, LinearProgram
 
 pytest.importorskip("pyscipopt", reason="pyscipopt is not installed: pip install 'bnncert[scip]'")
@@ -115,7 +115,7 @@ class Deaf:
 
 
 def test_a_solver_that_does_not_obey_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bnncert.engine.solvers.scip_.OBEY_SECONDS", 0.2)
+    monkeypatch.setattr("bnncert.engine.solvers.integer_back_ends.OBEY_SECONDS", 0.2)
     model = ScipModel(market_split())
     deaf = Deaf()
     model._model = deaf
@@ -141,7 +141,7 @@ def test_trouble_inside_scip_is_a_failed_solve() -> None:
 CTRL_C = """
 import signal
 from bnncert.deadline import Deadline
-from bnncert.engine.solvers.scip_ import ScipModel
+from bnncert.engine.solvers.integer_back_ends import ScipModel
 from tests.engine.solvers.test_scip import market_split
 # A parent may have told its children to ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)

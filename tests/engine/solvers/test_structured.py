@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bnncert.deadline import Deadline
-from bnncert.engine.relaxations.reduced.conic import conic_program
 from bnncert.engine.relaxations.reduced.problem import Lattice, ReducedProblem
-from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
-from bnncert.engine.solvers.clarabel_ import ClarabelSolver
+from bnncert.engine.relaxations.reduced.relaxation import conic_program, relax_reduced
+from bnncert.engine.solvers.conic_back_ends import ClarabelSolver
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.engine.solvers.structured_program import (
     StructuredMultipliers,

@@ -32,8 +32,8 @@ def engines() -> tuple[type[Engine], ...]:
     from bnncert.engine.methods.attack import AttackEngine
     from bnncert.engine.methods.branch import TreesEngine
     from bnncert.engine.methods.elimination import VariablesEngine
+    from bnncert.engine.methods.integer_programs import ProgramEngine
     from bnncert.engine.methods.learning import ClausesEngine
-    from bnncert.engine.methods.milp import ProgramEngine
     from bnncert.engine.methods.propagation import PatternsEngine
 
     searches = ClausesEngine, PatternsEngine, VariablesEngine

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     # Intervals decide many questions alone, before any of this is imported.
     from bnncert.engine.presolve.pipeline import Presolved
     from bnncert.engine.relaxations.linear import Form
-    from bnncert.engine.relaxations.moments.cliques import Sparsity
+    from bnncert.engine.relaxations.moments.relaxation import Sparsity
     from bnncert.engine.scheduler import Cluster
     from bnncert.engine.search.trace import SearchRecord, Trace
 
@@ -361,11 +361,11 @@ REGISTRY = Registry(
         "sdp": "reduced_sdp",
         "bab": "branch",
         "elimination": "elimination",
-        "milp": "milp",
+        "milp": "integer_programs",
         "propagation": "propagation",
         "auto": "auto",
         "learning": "learning",
-        "minp": "minp",
+        "minp": "integer_programs",
         "sample": "sample",
         "sdp-standard": "sdp_moments",
         "sdp-tight-plain": "sdp_moments",

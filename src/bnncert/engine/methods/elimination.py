@@ -26,8 +26,7 @@ from bnncert.engine.presolve.literals import literal, variable_of
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.replay import Replayer
 from bnncert.engine.search.elimination.bound import EliminationLimits, prepare
-from bnncert.engine.search.elimination.buckets import InexactTableError
-from bnncert.engine.search.elimination.elimination_plan import EliminationPlan
+from bnncert.engine.search.elimination.buckets import EliminationPlan, InexactTableError
 from bnncert.engine.search.elimination.elimination_search import EliminationSearch, Ending
 from bnncert.engine.search.elimination.factors import (
     MOST_INPUTS,

@@ -20,14 +20,11 @@ from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.patterns.circuit import Circuit, build_circuit, is_small_enough
 from bnncert.engine.search.patterns.dask_pool import DaskPool
 from bnncert.engine.search.patterns.descent import FlipDescent
-from bnncert.engine.search.patterns.enumeration import pattern_counts
-from bnncert.engine.search.patterns.enumeration_products import without_stable_gates
+from bnncert.engine.search.patterns.enumeration import pattern_counts, without_stable_gates
 from bnncert.engine.search.patterns.flips import flip_budget
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Point, Realiser
 from bnncert.engine.search.patterns.pattern_search import SearchOutcome
-from bnncert.engine.search.patterns.process_pool import ProcessPool
-from bnncert.engine.search.patterns.sharing import SharedSearch
-from bnncert.engine.search.patterns.subtrees import SubtreePool
+from bnncert.engine.search.patterns.sharing import ProcessPool, SharedSearch, SubtreePool
 from bnncert.engine.search.trace import PatternTrace
 from bnncert.engine.solvers.threads import at_most_threads
 from bnncert.engine.verdict import TargetResult

@@ -15,12 +15,10 @@ from bnncert.engine.methods.base import Context, Options, register
 from bnncert.engine.methods.interval import RelaxationMethod
 from bnncert.engine.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.engine.presolve.stability import LayerBounds
-from bnncert.engine.relaxations.moments.cliques import Sparsity, cliques, covers
-from bnncert.engine.relaxations.moments.encoding import Encoding, encode
-from bnncert.engine.relaxations.moments.layered_program import layered_program
+from bnncert.engine.relaxations.moments.layered_program import Encoding, encode, layered_program
 from bnncert.engine.relaxations.moments.polynomial import Polynomial
-from bnncert.engine.relaxations.moments.relaxation import relax
-from bnncert.engine.solvers.registry import conic_solver
+from bnncert.engine.relaxations.moments.relaxation import Sparsity, cliques, covers, relax
+from bnncert.engine.solvers.conic_back_ends import conic_solver
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.errors import InputError
 from bnncert.problem import Problem, Target

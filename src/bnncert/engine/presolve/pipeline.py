@@ -7,24 +7,26 @@ rules to a layer until nothing changes, therefore reaches the fixed point of all
 `plain_presolve` uses intervals alone, for searches that represent the region in other ways: if a
 ball limits the number of sign changes, nearly all pairs of neurons conflict, and finding them takes
 far longer than the search that follows.
+
+Every step is recorded, rule by rule, so that a bound can be traced back to the network.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, Grace, OutOfTimeError
 from bnncert.engine.presolve.conflicts import ConflictingPairs, close
 from bnncert.engine.presolve.literals import renumbered, sign_of, variable_of
-from bnncert.engine.presolve.merging import equal_rows
 from bnncert.engine.presolve.pairs import conflicting_pairs
-from bnncert.engine.presolve.presolve_record import PresolveRecord
 from bnncert.engine.presolve.ranges import sum_ranges
 from bnncert.engine.presolve.stability import (
     LayerBounds,
@@ -37,6 +39,109 @@ from bnncert.model.layers import ThresholdLayer
 from bnncert.model.matrices import row_blocks, row_norms
 from bnncert.model.network import Network
 from bnncert.regions import Box, Region
+
+
+def row_keys(rows: Any) -> Iterator[tuple[bytes, int]]:
+    """Yield a key of every CSR row, equal for w and -w, and the sign that distinguishes them."""
+    columns = np.asarray(rows.indices, dtype=np.int64)
+    data = np.asarray(rows.data, dtype=np.int64)
+    for j in range(rows.shape[0]):
+        start, stop = rows.indptr[j], rows.indptr[j + 1]
+        values = data[start:stop]
+        sign = -1 if values.size and values[0] < 0 else 1
+        yield columns[start:stop].tobytes() + b"|" + (sign * values).tobytes(), sign
+
+
+def equal_rows(
+    rows: Any, plus: FloatArray, minus: FloatArray, deadline: Deadline | None = None
+) -> tuple[IntArray, SignArray]:
+    """Return the first neuron that each one equals, and its sign relative to it.
+
+    -w with thresholds (p, q) is the opposite of w with thresholds (-q, -p).  A neuron whose sign is
+    undetermined at a tie equals no other neuron, nor does one that is not reached before the
+    deadline.
+    """
+    limit = deadline or Deadline(None)
+    signs = np.ones(rows.shape[0], dtype=np.int8)
+    leader = np.arange(rows.shape[0], dtype=np.int64)
+    relative = np.ones(rows.shape[0], dtype=np.int8)
+    seen: dict[tuple[bytes, float, float], int] = {}
+    for j, (key, sign) in enumerate(row_keys(rows)):
+        signs[j] = sign
+        if limit.passed():
+            break
+        low, high = float(plus[j]), float(minus[j])
+        if low <= high:
+            continue
+        if signs[j] < 0:
+            low, high = -high, -low
+        first = seen.setdefault((key, low, high), j)
+        leader[j] = first
+        relative[j] = signs[j] * signs[first]
+    return leader, relative
+
+
+Rule: TypeAlias = Literal[
+    "stable",  # one sign is impossible by the bounds of u = w.y
+    "clash",  # a conflicting pair over the region; its witness is a Farkas multiplier
+    "triple",  # three conflicting signs; the witness are Farkas multipliers
+    "fixed",  # a sign that conflicting pairs exclude
+    "equal",  # x_a = sign x_b by conflicting pairs both ways
+    "range",  # tighter bounds of u from conflicting pairs
+    "literal",  # a neuron with one unstable input is that input, or its negation
+    "same",  # a neuron with the row and the threshold of another
+]
+
+
+@dataclass(frozen=True, eq=False)
+class PresolveStep:
+    """One rule applied to many neurons of one layer.
+
+    `signs` are those of the neurons, `other` and `other_signs` are the second neuron of a pair (for
+    "literal" in layer `other_layers`), and `witness` holds the numbers that prove each fact.
+    """
+
+    rule: Rule
+    layer: int
+    neurons: IntArray
+    signs: npt.NDArray[np.int8]
+    other: IntArray | None = None
+    other_signs: npt.NDArray[np.int8] | None = None
+    other_layers: IntArray | None = None
+    witness: FloatArray | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of facts."""
+        return int(self.neurons.size)
+
+
+@dataclass(eq=False)
+class PresolveRecord:
+    """The steps in the order in which they were taken."""
+
+    steps: list[PresolveStep] = field(default_factory=list)
+
+    def add(
+        self,
+        rule: Rule,
+        layer: int,
+        neurons: IntArray,
+        signs: npt.NDArray[np.int8],
+        **facts: npt.NDArray[Any],
+    ) -> None:
+        """Record a :class:`PresolveStep`, unless it is empty; `facts` are its other fields."""
+        if neurons.size:
+            self.steps.append(PresolveStep(rule, layer, neurons, signs, **facts))
+
+    def counts(self) -> dict[tuple[int, str], int]:
+        """Return the number of facts by layer and rule."""
+        totals: dict[tuple[int, str], int] = {}
+        for step in self.steps:
+            key = (step.layer, step.rule)
+            totals[key] = totals.get(key, 0) + step.count
+        return totals
+
 
 #: With more variables the table of conflicting pairs needs too much memory, and ranges are computed
 #: without it.

@@ -26,7 +26,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern, find_conflict
 from bnncert.engine.reachability.polyhedron import polyhedral_feasibility
 from bnncert.engine.reachability.searched_signs import grid_feasibility, l0_feasibility
-from bnncert.engine.solvers.clarabel_ import run_clarabel
+from bnncert.engine.solvers.conic_back_ends import run_clarabel
 from bnncert.regions import Box, Region
 
 #: Division by a smaller radius may overflow.

@@ -19,9 +19,8 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.engine.relaxations.reduced.patterns import cut_start
-from bnncert.engine.search.idle_parts import IdleParts
 from bnncert.engine.search.restrict import Restriction
-from bnncert.engine.search.warm_start import NodeMultipliers
+from bnncert.engine.search.warm_start import IdleParts, NodeMultipliers
 
 #: The share of the parent in the start.
 SHARE = 0.8

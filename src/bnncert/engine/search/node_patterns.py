@@ -15,7 +15,7 @@ from bnncert.arrays import IntArray, SignArray
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
 from bnncert.engine.search.patterns.circuit import Circuit, build_circuit, is_small_enough
-from bnncert.engine.search.patterns.enumeration_products import enumerate_node
+from bnncert.engine.search.patterns.enumeration import enumerate_node
 from bnncert.engine.search.patterns.interval_propagation import propagate
 from bnncert.engine.search.restrict import Restriction
 from bnncert.problem import Objective, Target

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import FloatArray
-from bnncert.engine.batch_intervals import BatchIntervals, interval_proofs
+from bnncert.engine.batches import BatchIntervals, interval_proofs
 from bnncert.engine.exact_classes import chunk_size
 from bnncert.model.network import Network
 from bnncert.problem import robustness

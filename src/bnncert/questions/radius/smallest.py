@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bnncert.arrays import FloatArray
+from bnncert.engine.method_run import time_for_strict
 from bnncert.engine.methods import Options, Progress
-from bnncert.engine.methods.strict_search import time_for_strict
 from bnncert.engine.replay import Replayer
 from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError

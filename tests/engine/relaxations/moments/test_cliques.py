@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bnncert import Box, Network, Options, bound
-from bnncert.engine.relaxations.moments.cliques import (
+from bnncert.engine.relaxations.moments.polynomial import Polynomial, PolynomialProblem
+from bnncert.engine.relaxations.moments.relaxation import (
     Clique,
     Sparsity,
     chordal_cliques,
     layered_cliques,
     pairwise_cliques,
 )
-from bnncert.engine.relaxations.moments.polynomial import Polynomial, PolynomialProblem
 
 
 def running_intersection(family: Sequence[Clique]) -> bool:

@@ -13,8 +13,12 @@ import bnncert
 from bnncert.deadline import Deadline
 from bnncert.engine.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.engine.presolve.stability import stability
-from bnncert.engine.relaxations.moments.encoding import Encoding, encode
-from bnncert.engine.relaxations.moments.layered_program import LayeredRelaxation, layered_program
+from bnncert.engine.relaxations.moments.layered_program import (
+    Encoding,
+    LayeredRelaxation,
+    encode,
+    layered_program,
+)
 from bnncert.engine.solvers.structured import StructuredSolution, solve_structured
 from bnncert.problem import Target
 from tests.brute_force import TinyNetwork

@@ -17,11 +17,10 @@ from bnncert.deadline import Deadline
 from bnncert.engine.presolve.reduction import UnstableProblem, reduce_target
 from bnncert.engine.presolve.stability import LayerBounds
 from bnncert.engine.relaxations.linear import linear_model
-from bnncert.engine.relaxations.moments.cliques import Sparsity, cliques
-from bnncert.engine.relaxations.moments.encoding import Encoding, encode
+from bnncert.engine.relaxations.moments.layered_program import Encoding, encode
 from bnncert.engine.relaxations.moments.polynomial import Polynomial, PolynomialProblem
-from bnncert.engine.relaxations.moments.relaxation import relax
-from bnncert.engine.solvers.clarabel_ import ClarabelSolver
+from bnncert.engine.relaxations.moments.relaxation import Sparsity, cliques, relax
+from bnncert.engine.solvers.conic_back_ends import ClarabelSolver
 from bnncert.problem import Target
 from bnncert.regions.linear_program import HighsModel, input_block
 from tests.brute_force import TinyNetwork, reachable_last_layers

@@ -20,12 +20,15 @@ from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.engine.presolve.pipeline import Presolved, presolve
 from bnncert.engine.relaxations.reduced import coupling as coupling_module
-from bnncert.engine.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.engine.relaxations.reduced.coupling import Coupling, couple
 from bnncert.engine.relaxations.reduced.patterns import starting_moments
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
-from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
-from bnncert.engine.solvers.clarabel_ import ClarabelSolver
+from bnncert.engine.relaxations.reduced.relaxation import (
+    conic_program,
+    multipliers_of,
+    relax_reduced,
+)
+from bnncert.engine.solvers.conic_back_ends import ClarabelSolver
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.engine.solvers.structured_program import StructuredMultipliers
 from bnncert.problem import robustness

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert.arrays import FloatArray
 from bnncert.engine.presolve.pipeline import Presolved, presolve
-from bnncert.engine.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.engine.relaxations.reduced.coupling import couple
 from bnncert.engine.relaxations.reduced.input_cuts import InputCuts, input_cut
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
-from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
+from bnncert.engine.relaxations.reduced.relaxation import (
+    conic_program,
+    multipliers_of,
+    relax_reduced,
+)
 from bnncert.engine.search.restrict import Restrictor
-from bnncert.engine.solvers.clarabel_ import ClarabelSolver
+from bnncert.engine.solvers.conic_back_ends import ClarabelSolver
 from bnncert.problem import robustness
 from tests.brute_force import TinyNetwork, reachable_first_layers, true_margins
 from tests.engine.relaxations.reduced.test_coupling import FEW, NEVER, any_case

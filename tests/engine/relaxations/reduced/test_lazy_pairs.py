@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bnncert
-from bnncert.engine.methods import solve_relaxation
-from bnncert.engine.methods.solve_relaxation import for_all_pairs, violated_pairs, with_pairs
+from bnncert.engine.methods import reduced_sdp
+from bnncert.engine.methods.reduced_sdp import for_all_pairs, violated_pairs, with_pairs
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
@@ -33,7 +33,7 @@ def demo_region(image: int, delta: float) -> tuple[bnncert.Ball, int]:
 @pytest.fixture
 def lazy(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Clashes are added lazily however few there are."""
-    monkeypatch.setattr(solve_relaxation, "_has_many_pairs", lambda problem, context: True)
+    monkeypatch.setattr(reduced_sdp, "_has_many_pairs", lambda problem, context: True)
     return monkeypatch
 
 
@@ -44,7 +44,7 @@ def test_the_bound_is_below_the_minimum(data: st.DataObject, kind: str) -> None:
     region = data.draw(regions(kind))
     truth = true_margins(net, region, 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve_relaxation, "_has_many_pairs", lambda problem, context: True)
+        patch.setattr(reduced_sdp, "_has_many_pairs", lambda problem, context: True)
         result = bnncert.bound(net.build(), region, 0, method="sdp")
     for target in result.targets:
         assert target.rival is not None
@@ -62,10 +62,10 @@ def test_enough_rounds_end_at_the_bound_of_all_pairs(image: int, lazy: pytest.Mo
             network, region, label, rivals="runner-up", method="sdp", options=options
         ).lower
 
-    lazy.setattr(solve_relaxation, "PAIR_ROUNDS", 1)
+    lazy.setattr(reduced_sdp, "PAIR_ROUNDS", 1)
     without = lower()
-    lazy.setattr(solve_relaxation, "PAIR_ROUNDS", 30)
-    lazy.setattr(solve_relaxation, "VISIBLE", 1e-6)
+    lazy.setattr(reduced_sdp, "PAIR_ROUNDS", 30)
+    lazy.setattr(reduced_sdp, "VISIBLE", 1e-6)
     rounds = lower()
     lazy.undo()
     assert without < rounds == pytest.approx(lower(), abs=1e-6)

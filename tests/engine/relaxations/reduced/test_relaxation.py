@@ -18,12 +18,16 @@ import bnncert
 from bnncert import Options
 from bnncert.deadline import Deadline
 from bnncert.engine.presolve.pipeline import Presolved, presolve
-from bnncert.engine.relaxations.reduced.conic import conic_program, multipliers_of
 from bnncert.engine.relaxations.reduced.lattice_cuts import add_cuts
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
-from bnncert.engine.relaxations.reduced.relaxation import ReducedRelaxation, relax_reduced
-from bnncert.engine.solvers.clarabel_ import ClarabelSolver
+from bnncert.engine.relaxations.reduced.relaxation import (
+    ReducedRelaxation,
+    conic_program,
+    multipliers_of,
+    relax_reduced,
+)
 from bnncert.engine.solvers.conic import ConicProgram, ConicSolution, unpack
+from bnncert.engine.solvers.conic_back_ends import ClarabelSolver
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.engine.solvers.structured_program import StructuredMultipliers
 from bnncert.problem import Objective, robustness

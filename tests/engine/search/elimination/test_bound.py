@@ -28,8 +28,8 @@ from bnncert.engine.search.elimination.buckets import (
     Model,
     Table,
     float_type,
+    make_plan,
 )
-from bnncert.engine.search.elimination.elimination_plan import make_plan
 from tests.strategies import few
 
 FOREVER = Deadline(None)

@@ -15,7 +15,7 @@ from bnncert.engine.methods import propagation
 from bnncert.engine.scheduler import Cluster, connected
 from bnncert.engine.search.patterns import dask_pool, sharing
 from bnncert.engine.search.patterns.dask_pool import DaskPool
-from bnncert.engine.search.patterns.subtrees import Subtrees
+from bnncert.engine.search.patterns.sharing import Subtrees
 from bnncert.kernel import check
 from tests.engine.search.patterns.test_search import deep_network, grid_minimum
 from tests.engine.search.patterns.test_sharing import hard_network, small_batches

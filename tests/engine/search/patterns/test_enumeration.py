@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline
-from bnncert.engine.search.patterns.enumeration import Compilation, FlipEnumerator, FlipRules
-from bnncert.engine.search.patterns.enumeration_products import enumerate_node
+from bnncert.engine.search.patterns.circuit import pack
+from bnncert.engine.search.patterns.enumeration import (
+    Compilation,
+    FlipEnumerator,
+    FlipRules,
+    enumerate_node,
+)
 from bnncert.engine.search.patterns.interval_propagation import imply, literal_table, propagate
-from bnncert.engine.search.patterns.packed_circuit import pack
 from tests.engine.search.patterns.test_search import circuit_of, deep_network
 
 

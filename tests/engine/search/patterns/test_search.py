@@ -15,9 +15,13 @@ from bnncert import Options
 from bnncert.deadline import Deadline
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.search.patterns import enumeration, pattern_search
-from bnncert.engine.search.patterns.circuit import Circuit, build_circuit
-from bnncert.engine.search.patterns.enumeration import Enumerated, FlipEnumerator
-from bnncert.engine.search.patterns.enumeration_products import enumerate_node, narrowed
+from bnncert.engine.search.patterns.circuit import Circuit, build_circuit, pack
+from bnncert.engine.search.patterns.enumeration import (
+    Enumerated,
+    FlipEnumerator,
+    enumerate_node,
+    narrowed,
+)
 from bnncert.engine.search.patterns.flips import UNITS, BudgetedSums, flip_budget
 from bnncert.engine.search.patterns.interval_propagation import (
     evaluate,
@@ -25,7 +29,6 @@ from bnncert.engine.search.patterns.interval_propagation import (
     pair_scores,
     propagate,
 )
-from bnncert.engine.search.patterns.packed_circuit import pack
 from bnncert.engine.search.patterns.pattern_search import PatternSearch, Realisation
 from bnncert.problem import robustness
 

@@ -21,9 +21,13 @@ from bnncert.engine.replay import Replayer
 from bnncert.engine.search.patterns import enumeration, pattern_search, sharing
 from bnncert.engine.search.patterns.open_nodes import LEAF, NodeBatch
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Realiser
-from bnncert.engine.search.patterns.process_pool import ProcessPool
-from bnncert.engine.search.patterns.sharing import SharedSearch
-from bnncert.engine.search.patterns.subtrees import Searched, Subtrees, SubtreeSolver
+from bnncert.engine.search.patterns.sharing import (
+    ProcessPool,
+    Searched,
+    SharedSearch,
+    Subtrees,
+    SubtreeSolver,
+)
 from bnncert.kernel import check
 from tests.engine.search.patterns.test_search import circuit_of, deep_network, grid_minimum
 

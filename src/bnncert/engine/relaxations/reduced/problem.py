@@ -19,8 +19,7 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.engine.presolve.conflicts import ConflictingPairs
 from bnncert.engine.presolve.literals import renumbered, variable_of
-from bnncert.engine.presolve.merging import row_keys
-from bnncert.engine.presolve.pipeline import Presolved
+from bnncert.engine.presolve.pipeline import Presolved, row_keys
 from bnncert.engine.presolve.triples import Triples
 from bnncert.engine.relaxations.reduced.coupling import Coupling
 from bnncert.engine.relaxations.reduced.input_cuts import InputCuts

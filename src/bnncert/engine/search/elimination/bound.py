@@ -19,8 +19,13 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.engine.search.elimination.buckets import Model, Table, eliminate
-from bnncert.engine.search.elimination.elimination_plan import EliminationPlan, make_plan
+from bnncert.engine.search.elimination.buckets import (
+    EliminationPlan,
+    Model,
+    Table,
+    eliminate,
+    make_plan,
+)
 
 #: Above this degree no table fits in memory: the rest is ordered by degree, which is faster.
 MOST_FILLED = 40

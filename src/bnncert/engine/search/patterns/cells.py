@@ -23,14 +23,14 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, Float32Array, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.engine.search.patterns.circuit import Circuit
-from bnncert.engine.search.patterns.enumeration import CELLS, MOST_FOUND, Enumerated, flipped
-from bnncert.engine.search.patterns.packed_circuit import (
+from bnncert.engine.search.patterns.circuit import (
+    Circuit,
     PackedCircuit,
     PackedFlips,
     pack,
     pack_rows,
 )
+from bnncert.engine.search.patterns.enumeration import CELLS, MOST_FOUND, Enumerated, flipped
 from bnncert.model.layers import ThresholdLayer
 from bnncert.regions import Region
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from bnncert.engine.scheduler import Cluster
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion
-from bnncert.engine.search.patterns.subtrees import Searched, Subtrees, SubtreeSolver
+from bnncert.engine.search.patterns.sharing import Searched, Subtrees, SubtreeSolver
 from bnncert.engine.solvers.threads import at_most_threads
 
 #: Seconds after which a task returns the open nodes of its subtrees.

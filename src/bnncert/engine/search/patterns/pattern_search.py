@@ -21,15 +21,13 @@ from bnncert.engine.search.clauses import ClauseSet
 from bnncert.engine.search.patterns.cells import MOST_OPEN, CellEnumerator
 from bnncert.engine.search.patterns.circuit import Circuit
 from bnncert.engine.search.patterns.enumeration import (
+    MOST_PLAIN,
     Enumerated,
     FlipEnumerator,
     FlipRules,
-    pattern_counts,
-)
-from bnncert.engine.search.patterns.enumeration_products import (
-    MOST_PLAIN,
     completions,
     enumerate_node,
+    pattern_counts,
 )
 from bnncert.engine.search.patterns.flips import BudgetedSums, FlipBudget, fits_level
 from bnncert.engine.search.patterns.interval_propagation import (

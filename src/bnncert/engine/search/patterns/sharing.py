@@ -4,17 +4,137 @@ This process searches in short time slices.  Between them it gives its oldest no
 largest subtrees, to idle processes, and takes back the nodes that others leave open, which are then
 distributed again.  Clauses and points are sent with the nodes.  The nodes of a process that has
 exited are open again.
+
+A process receives nodes, searches below them for some seconds, and returns the bounds of the nodes
+that it closed, and the open nodes.  It has the question and needs nothing else: the nodes of a
+process that exits are given to another one.
+
+The processes are of this machine, or of a cluster (`dask_pool`).  Here a process that exits
+unexpectedly, for example because it is killed, is replaced by a new one.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from typing import Protocol
+
 import numpy as np
 
+from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.engine.search.patterns.open_nodes import NodeBatch
-from bnncert.engine.search.patterns.pattern_question import Realiser
+from bnncert.engine.processes import WorkerProcess, WorkerTeam, usable_cores
+from bnncert.engine.replay import Replayer
+from bnncert.engine.search.patterns.open_nodes import NodeBatch, TreeRecord
+from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Point, Realiser
 from bnncert.engine.search.patterns.pattern_search import PatternSearch
-from bnncert.engine.search.patterns.subtrees import Searched, SubtreePool, Subtrees
+from bnncert.engine.search.trace import LearnedClause
+from bnncert.engine.solvers.threads import at_most_threads
+
+
+@dataclass(frozen=True, eq=False)
+class Subtrees:
+    """Nodes to search below."""
+
+    nodes: NodeBatch
+    #: All known clauses.
+    clauses: tuple[IntArray, ...]
+    #: The least values found so far, and the goals, see :class:`Realiser`.
+    upper: FloatArray
+    goal: FloatArray
+    #: The time for the search.
+    seconds: float
+    #: Seconds until the time limit of the question; the check of one pattern may take as long.
+    limit: float
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """The result of a search of subtrees."""
+
+    #: The nodes that are still open; their numbers are those of `record`, in which the nodes that
+    #: were given come first.
+    rest: NodeBatch
+    record: TreeRecord | None
+    #: As in the outcome of a search.
+    lower: FloatArray
+    nodes: int
+    patterns: int
+    #: Whether the feasibility check of some pattern had no answer.
+    undecided: bool
+    #: Learned clauses: literals, and multipliers if a certificate is wanted.
+    clauses: tuple[IntArray, ...] = ()
+    proofs: tuple[LearnedClause, ...] = ()
+    #: For the minimum: points of the targets with lower values than those known before.
+    lowest: tuple[tuple[int, Point], ...] = ()
+    #: The number of a target and a point that reaches it; the search ended there.
+    violation: tuple[int, Point] | None = None
+
+
+class SubtreeSolver:
+    """Searches subtrees of one question, one after the other; clauses are kept."""
+
+    def __init__(self, question: PatternQuestion) -> None:
+        self._question = question
+        replayer = Replayer(question.problem, only_float32=question.only_float32)
+        self._realiser = Realiser(question, replayer)
+        self._search: PatternSearch = question.search(self._realiser)
+
+    def solve(self, work: Subtrees) -> Searched | None:
+        """Search for some seconds; None if the deadline passed during a feasibility check."""
+        search, realiser = self._search, self._realiser
+        for literals in work.clauses:
+            search.learn(literals)
+        search.limit = Deadline(max(work.limit, 1e-3))
+        realiser.begin(search.limit, work.upper, work.goal)
+        numbers = np.arange(len(work.nodes) if self._question.recording else 0)
+        search.restart(NodeBatch(work.nodes.nodes, work.nodes.targets, numbers))
+        search.advance(Deadline(max(work.seconds, 1e-3)))
+        if search.is_late:
+            return None
+        violation = None
+        if realiser.found is not None and realiser.point is not None:
+            names = [target.name for target in self._question.problem.targets]
+            violation = (names.index(realiser.found.target), realiser.point)
+        outcome = search.outcome
+        return Searched(
+            rest=search.open.pop_all() if search.open else work.nodes.take(slice(0)),
+            record=search.record,
+            lower=outcome.lower,
+            nodes=outcome.nodes,
+            patterns=outcome.patterns,
+            undecided=search.undecided,
+            clauses=tuple(outcome.conflicts),
+            proofs=tuple(realiser.clauses),
+            lowest=tuple((k, p) for k, p in enumerate(realiser.lowest) if p is not None),
+            violation=violation,
+        )
+
+
+class SubtreePool(Protocol):
+    """Processes, on this machine or on others, that search subtrees of one question."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds after which a process should return the open nodes of its subtrees."""
+
+    @property
+    def trouble(self) -> str:
+        """A short message about failures so far; empty if there were none."""
+
+    def vacancies(self) -> int:
+        """Return how many more subtrees can be searched now."""
+
+    def submit(self, work: Subtrees) -> int:
+        """Begin to search subtrees; return a ticket."""
+
+    def collect(self, seconds: float) -> list[tuple[int, Searched | None]]:
+        """Wait at most `seconds` for finished subtrees.
+
+        Returns tickets and results; a result is None if the process has ended without one.
+        """
+
 
 #: Seconds that this process searches before it checks the others.
 SLICE = 0.1
@@ -114,3 +234,112 @@ class SharedSearch:
             rest = NodeBatch(rest.nodes, rest.targets, numbers[rest.numbers])
         search.open.take_back(nodes, rest)
         return False
+
+
+#: Seconds after which a process returns the open nodes of its subtrees.
+SECONDS = 0.5
+
+#: The largest number of processes that are replaced.
+MOST_REPLACED = 8
+
+
+@dataclass(eq=False)
+class _Searcher:
+    """A process, the ticket of its subtrees, and how many clauses it has."""
+
+    worker: WorkerProcess
+    ready: bool = False
+    ticket: int | None = None
+    known: int = 0
+
+
+class ProcessPool:
+    """Processes that search subtrees; all of them have exited when the block is left."""
+
+    seconds = SECONDS
+
+    def __init__(self, question: PatternQuestion, processes: int) -> None:
+        self._question, self._count = question, processes
+        self._team = WorkerTeam()
+        self._searchers: list[_Searcher] = []
+        self._tickets = self._ended = 0
+        # The cores of this machine are shared with the first process.
+        self._threads = max(1, usable_cores() // (processes + 1))
+
+    def __enter__(self) -> ProcessPool:
+        try:
+            for _ in range(self._count):
+                self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._team.__exit__()
+        self._searchers = []
+
+    def _start(self) -> None:
+        """Start one process; if it fails, the search continues with fewer, or with none."""
+        worker = self._team.start(_serve, self._question, self._threads)
+        if worker is not None:
+            self._searchers.append(_Searcher(worker))
+
+    @property
+    def trouble(self) -> str:
+        """How many processes have exited unexpectedly."""
+        return f"{self._ended} worker processes ended unexpectedly" if self._ended else ""
+
+    def vacancies(self) -> int:
+        """Return the number of processes that have nothing to do."""
+        return sum(s.ready and s.ticket is None for s in self._searchers)
+
+    def submit(self, work: Subtrees) -> int:
+        """Send subtrees to a process that has nothing to do."""
+        searcher = next(s for s in self._searchers if s.ready and s.ticket is None)
+        self._tickets += 1
+        searcher.ticket = self._tickets
+        fresh = work.clauses[searcher.known :]
+        searcher.known = len(work.clauses)
+        # An error means that the process has exited, which `collect` handles.
+        with suppress(OSError):
+            searcher.worker.connection.send(replace(work, clauses=fresh))
+        return self._tickets
+
+    def collect(self, seconds: float) -> list[tuple[int, Searched | None]]:
+        """Wait for messages; a process that has ended returns None for its subtrees."""
+        places = {s.worker.connection: s for s in self._searchers}
+        finished: list[tuple[int, Searched | None]] = []
+        for connection in wait(list(places), timeout=seconds):
+            assert isinstance(connection, Connection)
+            searcher = places[connection]
+            try:
+                message = connection.recv()
+            except (EOFError, OSError):
+                self._replace(searcher)
+                message = None
+            if searcher.ticket is not None:
+                finished.append((searcher.ticket, message))
+            searcher.ready, searcher.ticket = True, None
+        return finished
+
+    def _replace(self, searcher: _Searcher) -> None:
+        """Replace a process that has exited by a new one."""
+        self._team.end(searcher.worker)
+        self._searchers.remove(searcher)
+        self._ended += 1
+        if self._ended <= MOST_REPLACED:
+            self._start()
+
+
+def _serve(connection: Connection, question: PatternQuestion, threads: int) -> None:
+    """Search the subtrees that arrive until the connection is closed."""
+    try:
+        with at_most_threads(threads):
+            solver = SubtreeSolver(question)
+            connection.send(None)
+            while True:
+                connection.send(solver.solve(connection.recv()))
+    except (EOFError, OSError, MemoryError):
+        # The first process has exited, or this one cannot continue and closes the connection.
+        return

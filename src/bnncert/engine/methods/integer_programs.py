@@ -1,8 +1,19 @@
-"""The common part of the exact methods: a mixed-integer model whose solutions are replayed exactly.
+r"""Exact answers by mixed-integer programs whose solutions are replayed exactly: milp and minp.
 
 An incumbent is only a proposal.  A point with its first-layer signs is replayed exactly, or the
 signs are shown to exclude each other and forbidden by a clause before the next solve.
 Infeasibility, and a lower bound of f, are taken from the solver.
+
+`milp` has a linear model (HiGHS).  `minp` (SCIP) has the same one; for an L2 ball its inputs are
+the projection of the ball to the space of the first-layer weights, with the constraint |v|_2^2 <=
+1.  The unstable neurons depend only on W (x - m).  If the columns of Q are an orthonormal basis of
+the rows of W,
+
+    W (x - m) = r W Q v,      v = Q' (x - m) / r,      |v|_2 <= 1,
+
+and every such v belongs to a point of the ball: there is one variable for each unstable neuron
+instead of one for each input.  The data box is not represented by v, only by the bounds Lo and U of
+the neurons; clauses exclude the signs that the box makes impossible.
 """
 
 from __future__ import annotations
@@ -18,19 +29,23 @@ import scipy.sparse as sp
 
 from bnncert.arrays import IntArray, SignArray
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.engine.methods.base import Context, Method
+from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.engine import TargetEngine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.literals import sign_of, variable_of
-from bnncert.engine.presolve.presolve_record import PresolveRecord
-from bnncert.engine.presolve.reduction import UnstableProblem, reduce_target
+from bnncert.engine.presolve.pipeline import Presolved, PresolveRecord
+from bnncert.engine.presolve.reduction import UnstableLayer, UnstableProblem, reduce_target
 from bnncert.engine.presolve.stability import LayerBounds
 from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.feasibility import SignPattern
 from bnncert.engine.relaxations.linear import LinearModel, linear_model
+from bnncert.engine.relaxations.reduced.problem import is_too_large
+from bnncert.engine.solvers.integer_back_ends import GurobiModel, ScipModel
 from bnncert.engine.verdict import Counterexample, TargetResult
+from bnncert.errors import InputError
 from bnncert.problem import Problem, Target
 from bnncert.regions import Region
-from bnncert.regions.linear_program import InputBlock, LinearSolution, input_block
+from bnncert.regions.linear_program import HighsModel, InputBlock, LinearSolution, input_block
 
 #: The error of a solver's bound, relative to the size of f.
 BOUND_TOLERANCE = 1e-6
@@ -294,3 +309,115 @@ class _IncumbentSearch:
             return self._finish(since, found, note="an exact point refutes the solver's bound")
         proved = self._target.objectives[0].is_proved_by(self._lower)
         return self._finish(since, found, proved=proved and found is None)
+
+
+#: Seconds of a first look at a mixed-integer program.
+PROGRAM = 0.2
+
+
+@register
+class MilpMethod(ExactMethod):
+    """The network as a mixed-integer program."""
+
+    name = "milp"
+    summary = "exact mixed-integer program (HiGHS), in lattice form or the paper's Soft form"
+    regions = "linf, l1, l0, box, polytope"
+    own_solver = "highs"
+
+    def check_region(self, region: Region) -> None:
+        """Raise InputError for the L2 ball."""
+        if region.norm == "l2":
+            raise InputError(
+                "the L2 ball is not polyhedral, so milp cannot encode it; use minp, interval, lp, "
+                "sample or attack for the L2 norm"
+            )
+
+    def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
+        """Build a model in HiGHS, or in Gurobi if the options name it."""
+        options = context.options
+        if options.solver == "gurobi":
+            return GurobiModel(model.program, threads=options.threads, seed=options.seed)
+        if options.solver not in (None, "highs"):
+            raise InputError(f"method milp has no solver {options.solver!r}; use highs or gurobi")
+        return HighsModel(
+            model.program,
+            {
+                "threads": options.threads,
+                "random_seed": options.seed % 2**31,
+                "mip_rel_gap": 0.0,
+                "mip_abs_gap": 1e-6,
+            },
+        )
+
+
+class ProgramEngine(TargetEngine):
+    """The mixed-integer program, which begins again in each slice."""
+
+    method = MilpMethod
+    trusts_solver = True
+
+    def first_slice(self) -> float:
+        """Presolve and a first look at each program."""
+        if self.question.problem.region.norm == "l2":
+            return np.inf
+        return PROGRAM * len(self.question.open) + self.question.presolve_seconds
+
+    def decide(self, target: Target, presolved: Presolved, context: Context) -> TargetResult | None:
+        """Solve the program of a target, with all clauses that were learned."""
+        if is_too_large(presolved):
+            return None
+        named = context.options.solver
+        options = replace(context.options, solver="gurobi" if named == "gurobi" else None)
+        clauses = [literals for literals, _ in self.question.learned.known.values()]
+        return MilpMethod().solve_target(
+            *(self.question.problem, presolved.bounds, target, replace(context, options=options)),
+            *(presolved.record, clauses),
+        )
+
+
+def ball_block(region: Region, layer: UnstableLayer) -> InputBlock:
+    """Describe an L2 ball by few variables v; the solver adds the constraint |v|_2 <= 1."""
+    used = layer.inputs
+    if layer.size >= used.size:
+        # v = (x - m) / r has as few variables and represents the data box, too.
+        return input_block(region, used)
+    basis = np.linalg.qr(layer.weights.toarray().astype(np.float64).T)[0]
+    ones = np.ones(layer.size)
+    spread = sp.csr_array(region.radius * basis)
+    nothing = sp.csr_array((0, layer.size))
+    return InputBlock(used, region.middle[used], spread, -ones, ones, nothing, np.zeros(0))
+
+
+@register
+class MinpMethod(ExactMethod):
+    """The network as a mixed-integer program with a quadratic constraint."""
+
+    name = "minp"
+    summary = "exact mixed-integer nonlinear program (SCIP), in lattice form or Soft form"
+    extra = "scip"
+    package = "pyscipopt"
+    own_solver = "scip"
+
+    def inputs(self, reduced: UnstableProblem, region: Region) -> InputBlock:
+        """Describe the inputs of a model."""
+        if region.norm == "l2":
+            return ball_block(region, reduced.layers[0])
+        return super().inputs(reduced, region)
+
+    def solver(self, model: LinearModel, region: Region, context: Context) -> Solver:
+        """Build a model in SCIP, or in Gurobi if the options name it."""
+        options = context.options
+        ball = model.inputs.size if region.norm == "l2" else 0
+        if options.solver == "gurobi":
+            return GurobiModel(model.program, ball=ball, threads=options.threads, seed=options.seed)
+        if options.solver not in (None, "scip"):
+            raise InputError(f"method minp has no solver {options.solver!r}; use scip or gurobi")
+        start = model.offsets[0]
+        return ScipModel(
+            model.program,
+            ball=ball,
+            # The signs of the first layer imply all later ones.
+            branch_first=range(start, start + model.problem.layers[0].size),
+            seed=options.seed,
+            deadline=context.deadline,
+        )
