@@ -96,7 +96,7 @@ MOST_SMALL = 2**62
 def largest_losses(
     output: OutputLayer, pair: tuple[int, int], count: int, last: LastSigns, *, weights: bool
 ) -> Fraction:
-    """Return an upper bound of the loss by `count` faults in the last layer.
+    """Return an upper bound of the loss by `count` faults in the last layer, but for its `doubt`.
 
     `last` has the signs and the faults that a wrong sign takes.  `weights` allows flips of the
     output's weights, too, whose gains depend on signs that may be wrong.
@@ -107,13 +107,13 @@ def largest_losses(
         gains = np.concatenate([gains, np.abs(first), np.abs(second)])
         cost = np.concatenate([cost, np.ones(2 * first.size, dtype=np.int64)])
     most = largest_gain(cost, gains, count)
-    return Fraction(2 * most, output.integers[1]) + _doubt(output, pair, count)
+    return Fraction(2 * most, output.integers[1])
 
 
 def largest_output_losses(
     output: OutputLayer, pair: tuple[int, int], count: int, last: LastSigns, *, one_row: bool
 ) -> Fraction:
-    """Return an upper bound of the loss by `count` flips of the output's weights.
+    """Return an upper bound of the loss by `count` flips of the output's weights, as above.
 
     With `one_row` all flips are in the row of one class.
     """
@@ -121,7 +121,7 @@ def largest_output_losses(
     rows = [_signed(first, last.state), _signed(-second, last.state)]
     rows = rows if one_row else [np.concatenate(rows)]
     most = max(sum_of_largest(row, count) for row in rows)
-    return Fraction(2 * most, output.integers[1]) + _doubt(output, pair, count)
+    return Fraction(2 * most, output.integers[1])
 
 
 def _signed(coefficients: Gains, state: SignArray) -> Gains:
@@ -187,6 +187,6 @@ def _sizes(cost: IntArray, gains: Gains, budget: int) -> tuple[IntArray, int, An
     return useful, size, np.zeros(size + 1, dtype=np.int64 if small else object)
 
 
-def _doubt(output: OutputLayer, pair: tuple[int, int], count: int) -> Fraction:
+def doubt(output: OutputLayer, pair: tuple[int, int], count: int) -> Fraction:
     """Return by how much `count` losses may differ because weights are rounded."""
     return 2 * count * sum((Fraction(float(output.weight_error[k])) for k in pair), Fraction(0))

@@ -56,20 +56,13 @@ MOST_DIVISIONS = 2000
 
 @dataclass(frozen=True)
 class FaultScope:
-    """Which faults count.
+    """Which faults count."""
 
-    Attributes
-    ----------
-    kind
-        Flipped "weights" or stuck "thresholds".
-    place
-        In one "layer", in one "neuron" of a layer, or "anywhere".
-    layer
-        The layer, from 0; the output comes after the last hidden layer.  None: anywhere.
-    """
-
+    #: Flipped "weights" or stuck "thresholds".
     kind: FaultKind
+    #: In one "layer", in one "neuron" of a layer, or "anywhere".
     place: FaultPlace
+    #: The layer, from 0; the output comes after the last hidden layer. None: anywhere.
     layer: int | None = None
 
     def refuse_missing(self, network: Network) -> None:
@@ -229,19 +222,27 @@ class FaultSetting:
         This is exact, for the proof "computed".
         """
         assert self.at_point is not None
-        signs, output = self.at_point.signs[-1], self.network.output
-        losses = {}
+        signs, number = self.at_point.signs[-1], self.network.depth - 1
+        cost = self.at_point.costs(number) if scope.layer == number else np.ones(signs.size, int)
+        return self._losses(scope, count, fault_losses.LastSigns(signs, cost))
+
+    def _losses(
+        self, scope: FaultScope, count: int, last: fault_losses.LastSigns
+    ) -> dict[int, Fraction]:
+        """Return the largest losses by faults in the last layer or the output, but for rounding."""
+        output, one, losses = self.network.output, scope.place == "neuron", {}
+        priced = replace(last, cost=_priced(scope, last.cost, count))
+        weights = scope.kind == "weights" and scope.place == "anywhere"
         for rival in timed(self.rivals):
             pair = (self.label, rival)
-            if scope.number == self.network.depth:
-                rows = fault_losses.weight_gains(output, pair, signs)
-                rows = rows if scope.place == "neuron" else [np.concatenate(rows)]
-                most = max(fault_losses.sum_of_largest(row, count) for row in rows)
+            if scope.layer == self.network.depth:
+                losses[rival] = fault_losses.largest_output_losses(
+                    output, pair, count, last, one_row=one
+                )
             else:
-                gains = fault_losses.sign_gains(output, pair, signs)
-                budget = min(count, 1) if scope.place == "neuron" else count
-                most = fault_losses.largest_gain(self._costs(scope, count), gains, budget)
-            losses[rival] = Fraction(most, output.integers[1])
+                losses[rival] = fault_losses.largest_losses(
+                    output, pair, min(count, 1) if one else count, priced, weights=weights
+                )
         return losses
 
     def divisions(self, count: int, first: int) -> list[tuple[int, ...]]:
@@ -301,21 +302,11 @@ class FaultSetting:
         if not count or (scope.kind == "thresholds" and scope.layer == depth):
             return derived(self.network)
         last = last_signs_on(self.network if wide is None else wide, self.lo, self.hi)
-        losses = {}
-        for rival in timed(self.rivals):
-            pair = (self.label, rival)
-            if scope.layer == depth:
-                one = scope.place == "neuron"
-                losses[rival] = fault_losses.largest_output_losses(
-                    output, pair, count, last, one_row=one
-                )
-                continue
-            budget = min(count, 1) if scope.place == "neuron" else count
-            priced = replace(last, cost=_priced(scope, last.cost, count))
-            weights = scope.kind == "weights" and scope.place == "anywhere"
-            losses[rival] = fault_losses.largest_losses(
-                output, pair, budget, priced, weights=weights
-            )
+        single = scope.place == "neuron" and scope.layer != depth
+        losses = {
+            rival: loss + fault_losses.doubt(output, (self.label, rival), 1 if single else count)
+            for rival, loss in self._losses(scope, count, last).items()
+        }
         return with_raised_scores(self.network, losses)
 
 
