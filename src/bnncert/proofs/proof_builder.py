@@ -42,8 +42,7 @@ from bnncert.kernel.statement import ScoreFunction
 from bnncert.model.network import Network
 from bnncert.proofs.branch_proof import prove_by_branching
 from bnncert.proofs.clause_proof import kept, many, prove_clause, prove_many
-from bnncert.proofs.leaf_proof import LeafProblem, stated_cuts
-from bnncert.proofs.translation import Translation
+from bnncert.proofs.leaf_proof import LeafProblem, Translation, stated_cuts
 from bnncert.regions import Region
 
 #: theta of a pair is a multiple of 2^-12.
