@@ -15,7 +15,7 @@ import bnncert
 from bnncert.kernel import check
 from bnncert.kernel.claims.union import pixel_inputs
 from bnncert.problem import robustness
-from bnncert.proofs.claims import union_claim, write_claim
+from bnncert.proofs.claims import shape_claim, write_claim
 from bnncert.regions import Cover, ImageUnion
 from bnncert.regions.pictures import pixel_inputs as searched
 from tests.kernel.claim_changes import (
@@ -45,7 +45,8 @@ def test_a_robust_claim_without_parts_is_accepted_only_if_it_is_true(tmp_path: P
         union, network = question.region, question.network
         assert isinstance(union, ImageUnion)
         problem = robustness(network, union.real_box(0), question.label)
-        write_claim(file, union_claim(problem, union, network))
+        more = {"place": None, "parts": []}
+        write_claim(file, shape_claim("union", problem, network, union, None, more))
         is_true = question.expected() == "robust"
         is_accepted = verdict(file, network) == "robust"
         assert is_true or not is_accepted

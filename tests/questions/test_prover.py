@@ -17,7 +17,7 @@ def test_a_counterexample_is_no_proof_of_its_part(tmp_path: Path) -> None:
     net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
     ball = bnncert.Ball("linf", [0.5, 0], 0.2)
     false, true = (output_polytope(net, ball, [[1, 0]], [limit]) for limit in (1, 2))
-    with Prover(Effort(certificate=tmp_path / "c.bnncert"), [net]) as prover:
+    with Prover(Effort(certificate=tmp_path / "c.bnncert"), [net]).opened() as prover:
         assert prover.decide(false, name="part").status == "not_robust"
         assert not prover.has("part")
         proved = prover.decide(true, name="part")

@@ -15,6 +15,7 @@ from bnncert.kernel.budget import timed
 from bnncert.kernel.container import RejectedError, Section, UnreadableError, exactly
 from bnncert.kernel.function import Function
 from bnncert.kernel.geometry import Geometry, digits, dot
+from bnncert.kernel.sparse import Integers
 from bnncert.kernel.statement import Statement
 from bnncert.model.layers import TIED, UNDECIDED
 from bnncert.model.network import MOST_TIE_CHOICES, Network
@@ -53,16 +54,8 @@ def check_point(
     if np.any(signs == UNDECIDED):
         raise RejectedError("rounding may change a sign at the counterexample")
     upper = replace(network, layers=network.layers[1:])
-    tied = np.flatnonzero(signs == TIED)
     functions = [objective.of(network) for objective in statement.targets[number]]
-
-    def last_signs() -> Iterator[SignArray]:
-        for choice in product((1, -1), repeat=tied.size):
-            signs[tied] = choice
-            for pattern in upper.exact_patterns(signs):  # type: ignore[arg-type]
-                yield pattern[-1] if pattern else signs
-
-    for last in islice(timed(last_signs()), MOST_TIE_CHOICES):
+    for last in last_signs(upper, signs, np.flatnonzero(signs == TIED)):
         if all(is_violated(f, last) for f in functions):
             return replace(statement, point=point)
     raise RejectedError("the point does not violate the property")
@@ -90,6 +83,22 @@ def signs_at(geometry: Geometry, point: list[Fraction], common: int) -> SignArra
         known = tie if low == high == 0 else UNDECIDED
         signs.append(1 if low > 0 else -1 if high < 0 else known)
     return np.array(signs, dtype=np.int8)
+
+
+def last_signs(upper: Network, first: SignArray, tied: Integers) -> Iterator[SignArray]:
+    """Yield the signs of the last layer, up to MOST_TIE_CHOICES of them, for all choices at ties.
+
+    `upper` is the network above its first layer, whose signs are `first` but for those of `tied`.
+    """
+
+    def each() -> Iterator[SignArray]:
+        signs = first.copy()
+        for choice in timed(product((1, -1), repeat=tied.size)):
+            signs[tied] = choice
+            for pattern in upper.exact_patterns(signs):
+                yield pattern[-1] if pattern else signs
+
+    return islice(timed(each()), MOST_TIE_CHOICES)
 
 
 def is_violated(function: Function, signs: SignArray) -> bool:

@@ -226,18 +226,13 @@ COMPARED, EVIDENCE = {"network", "sizes", "sign_zero"}, {"inside"}
 
 
 class PartReader:
-    """Reads and checks the parts of a file; each begins with a section `statement`.
-
-    Attributes
-    ----------
-    targets, clauses, leaves
-        The sizes of all proofs that have been checked.
-    """
+    """Reads and checks the parts of a file; each begins with a section `statement`."""
 
     def __init__(self, sections: Iterator[Section]) -> None:
         self._sections = sections
         #: The first section of the part that follows, if it has been read.
         self._first: Section | None = None
+        #: The sizes of all proofs that have been checked.
         self.targets = self.clauses = self.leaves = 0
 
     def take(self, network: Network, needed: Section | None = None) -> Statement:

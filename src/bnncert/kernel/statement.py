@@ -58,16 +58,9 @@ class Report:
 def report_of(
     text: str, networks: dict[str, Network], named: dict[str, FloatArray], **rest: Any
 ) -> Report:
-    """Write the report of an accepted certificate.
+    """Write the report of an accepted certificate, whose other fields are `rest`.
 
-    Parameters
-    ----------
-    text
-        The statement without the names of what it is about.
-    networks, named
-        The networks and the numbers that are named by their hashes.
-    rest
-        The other fields of the report.
+    The statement `text` is followed by the hashes of the networks and of the named numbers.
     """
     about = {name: network.content_hash for name, network in networks.items()}
     about |= {name: numbers_hash(numbers) for name, numbers in named.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -39,16 +39,10 @@ def claim_section(
     details: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> Section:
-    """State a claim, with its region as an ordinary statement has it; None for all inputs.
+    """State a claim of one of the kinds in `bnncert.kernel.claims.kinds`.
 
-    Parameters
-    ----------
-    kind
-        The kind of the claim, one of those in `bnncert.kernel.claims.kinds`.
-    region
-        The region, whose fields become the detail `region` and whose arrays those of the claim.
-    details, arrays
-        What else the claim has.
+    The region (None: all inputs) is stated as in an ordinary statement: its fields become the
+    detail `region`, and its arrays those of the claim.
     """
     stated = Section("statement") if region is None else region_section(region)
     about = {**details, "region": None if region is None else stated.fields}
@@ -87,16 +81,9 @@ def class_details(problem: Problem, network: Network, ties: Ties) -> dict[str, A
 def write_claim(
     path: str | os.PathLike[str], claim: Section, parts: Iterable[str | os.PathLike[str]] = ()
 ) -> None:
-    """Write a claim and its parts, which are files of ordinary certificates, atomically.
+    """Write a claim and its parts atomically.
 
-    Parameters
-    ----------
-    path
-        The file of the composite certificate.
-    claim
-        The section `claim`, with its kind and its details.
-    parts
-        The files in the order in which the check of the claim takes them.
+    The parts are files of ordinary certificates, in the order in which the check takes them.
     """
     with replacing(path) as file:
         writer = Writer(file)
@@ -169,35 +156,10 @@ def write_path(
         names = [target.name for target in problem.targets]
         point = found.exact or tuple(map(Fraction, found.point.tolist()))
         more = {"place": str(region.place_of(point)), "target": names.index(found.target)}
-    write_claim(path, _shape_claim("path", problem, network, region, found, more))
+    write_claim(path, shape_claim("path", problem, network, region, found, more))
 
 
-def union_claim(
-    problem: Problem,
-    union: ImageUnion,
-    network: Network,
-    found: Counterexample | None = None,
-    place: int | None = None,
-    parts: Sequence[int] = (),
-) -> Section:
-    """State a union as one claim: the checker splits most boxes itself, without a part.
-
-    Parameters
-    ----------
-    problem
-        The question about one of the boxes.
-    union, network
-        The boxes, and the network as its file defines it.
-    found, place
-        The counterexample and the number of its box, whose certificate is the only part.
-    parts
-        The boxes that have a part, because the checker does not prove them by itself.
-    """
-    more = {"place": place, "parts": list(parts)}
-    return _shape_claim("union", problem, network, union, found, more)
-
-
-def _shape_claim(
+def shape_claim(
     kind: str,
     problem: Problem,
     network: Network,
@@ -205,6 +167,11 @@ def _shape_claim(
     found: Counterexample | None,
     more: dict[str, Any],
 ) -> Section:
+    """State a path or a union, of which the checker proves most without a part.
+
+    `problem` is about the path, or about one box of the union; `network` is that of the file.
+    `more` are the details of this kind of claim, as docs/certificates.md has them.
+    """
     fine = problem.targets[0].objectives[0].tie_is_fine
     details = class_details(problem, network, "robust" if fine else "violation")
     details |= {"verdict": "robust" if found is None else "not_robust", **more}

@@ -43,17 +43,12 @@ def prove_refutation(
 ) -> RefutationProof | None:
     """Return a proof that the checker accepts, or None.
 
-    Parameters
-    ----------
-    targets
-        Those of the trace that are to be proved, and others: of these the proof has only targets
-        that follow without any clause.
-    names
-        The numbers of all targets.
+    The targets are those of the trace that are to be proved, and others: of these the proof has
+    only targets that follow without any clause.  `names` has the numbers of all targets.
     """
     own = {names[name] for name in trace.targets}
     try:
-        known = _facts(builder, targets)
+        known = facts(builder.skeleton, builder.geometry, builder.known, list(targets.values()))
         found = propagator(known, 0)
         if not found.refuted:
             reached = found.value[2 * (known.variables - len(targets)) :: 2]
@@ -84,10 +79,6 @@ def prove_at_once(
     none = np.zeros(0, dtype=np.int64)
     nothing = ClauseTrace((), none, none, none, np.zeros(1, dtype=np.int64))
     return prove_refutation(builder, targets, nothing, {}, deadline)
-
-
-def _facts(builder: ProofBuilder, targets: Mapping[int, Sequence[ScoreFunction]]) -> Facts:
-    return facts(builder.skeleton, builder.geometry, builder.known, list(targets.values()))
 
 
 def _literals(

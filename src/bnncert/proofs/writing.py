@@ -60,14 +60,9 @@ def write_proof(
 ) -> None:
     """Prove that no target can be reached, and write the proof atomically.
 
-    Parameters
-    ----------
-    problem
-        The question; with float32 arithmetic its network has widened thresholds.
-    stated
-        The network of the claim: as its file defines it, with `sign_zero` applied.
-    record
-        The records of the search: the presolved network and the traces of proved targets.
+    With float32 arithmetic the network of the problem has widened thresholds; `stated` is the one
+    of the claim: as its file defines it, with `sign_zero` applied.  The record of the search has
+    the presolved network and the traces of proved targets.
     """
     limit = Deadline(None) if deadline is None else deadline
     section = _statement(problem, stated, "robust", arithmetic, sign_zero)

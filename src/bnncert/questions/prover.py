@@ -13,10 +13,9 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from bnncert.deadline import TIME_IS_UP, Deadline
@@ -74,37 +73,27 @@ class Effort:
 
 @dataclass(eq=False)
 class Prover:
-    """Decides the parts of one question; a context manager, which owns their certificates.
+    """Decides the parts of one question, and keeps their certificates while it is open.
 
     Raises InputError at once for an unknown method, options outside their range, and a certificate
     that would replace the file of a network.
-
-    Attributes
-    ----------
-    effort
-        The settings of the question.
-    networks
-        The networks that the question is about.
-    arithmetic
-        That of :func:`bnncert.verify`.
-    deadline
-        The limit of the whole question, which began with the prover.
-    reason
-        Why the last proof has no certificate; empty if it has one.
-    unwritten
-        Why a file of the certificate cannot be written: after it, none is.
     """
 
+    #: The settings of the question.
     effort: Effort
+    #: The networks that the question is about.
     networks: Sequence[Network]
+    #: That of :func:`bnncert.verify`.
     arithmetic: Arithmetic = "real"
+    #: The limit of the whole question, which began with the prover.
     deadline: Deadline = field(init=False)
     options: Options = field(init=False)
     engine: Method = field(init=False)
+    #: Why the last proof has no certificate; empty if it has one.
     reason: str = ""
+    #: Why a file of the certificate cannot be written: after it, none is.
     unwritten: UnwritableError | None = None
     _folder: Path | None = None
-    _stack: ExitStack = field(default_factory=ExitStack)
     #: The certificates of parts by name, and the number of files.
     _proofs: dict[str, Path] = field(default_factory=dict)
     _count: int = 0
@@ -116,18 +105,11 @@ class Prover:
         for network in self.networks:
             refuse_own_file(self.path, network, several=len(self.networks) > 1)
 
-    def __enter__(self) -> Prover:
-        if self.path is not None:
-            self._folder = self._stack.enter_context(folder_for(self.path))
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return self._stack.__exit__(kind, error, trace)
+    @contextmanager
+    def opened(self) -> Iterator[Prover]:
+        """Open the folder of the certificates of parts, if one is requested."""
+        with nullcontext() if self.path is None else folder_for(self.path) as self._folder:
+            yield self
 
     @property
     def path(self) -> Path | None:
@@ -165,35 +147,25 @@ class Prover:
     ) -> Result:
         """Decide one part: a problem, or several that are decided together.
 
+        Without any problem the answer is "robust".  It has the name of a file as `certificate` if
+        one is requested and was written.  A part has one only if it is proved and has a name, that
+        for :meth:`finish`; it replaces that of an earlier proof of the same name.
+
         Parameters
         ----------
-        problems
-            The part; without any problem the answer is "robust".
-        seconds
-            The limit of this part, besides that of the question.
-        name
-            The part's name in :meth:`finish`; without one, no certificate is kept.
+        seconds, method, prefix
+            The limit of this part besides that of the question, another method than that of the
+            question, and the beginning of the text of its progress.
         whole
             Whether the part is the whole question, whose certificate is that of the part.
         stated
             The network as its file defines it, if the problem is about a widened one.
-        method
-            Another method than that of the question.
-        prefix
-            The beginning of the text of its progress.
         strict, check_centre
             Those of :func:`bnncert.engine.method_run.run_method`.
         query
             The query that the problems come from, in whose terms counterexamples are replayed.
         announce
             Called with the answer before the certificate is written.
-
-        Returns
-        -------
-        Result
-            The answer; with the name of a file as `certificate` if one is requested and was
-            written.  A part has one only if it is proved, and it replaces that of an earlier proof
-            of the same name.
         """
         started, limit = time.monotonic(), min(seconds, self.deadline.remaining())
         parts = [problems] if isinstance(problems, Problem) else problems
@@ -234,8 +206,13 @@ class Prover:
         total = time.monotonic() - started
         timing = result.timing.spent("certificate", total - result.seconds)
         result = replace(result, seconds=total, timing=timing)
-        if not whole:
-            self._keep(name, file, result)
+        if whole:
+            return result
+        if result.certificate is not None:
+            self._proofs[name], self.reason = file, ""
+        else:
+            self._proofs.pop(name, None)
+            self.reason = result.notes[-1] if result.notes else ""
         return result
 
     def _next_file(self, name: str) -> Path | None:
@@ -244,14 +221,6 @@ class Prover:
             return None
         self._count += 1
         return self._folder / f"{self._count}.bnncert"
-
-    def _keep(self, name: str, file: Path, result: Result) -> None:
-        """Remember the certificate of a proof, or why it has none."""
-        if result.certificate is not None:
-            self._proofs[name], self.reason = file, ""
-        else:
-            self._proofs.pop(name, None)
-            self.reason = result.notes[-1] if result.notes else ""
 
     def certified(self, result: Result) -> Result:
         """Return a result; a proof without a certificate, where one is requested, as unknown.
@@ -339,7 +308,7 @@ class Search(ABC, Generic[AnswerT]):
         Raises Interrupted on Ctrl-C, and UnwrittenError if the certificate cannot be written; both
         have the answer.
         """
-        with self.prover:
+        with self.prover.opened():
             try:
                 self.run()
             except KeyboardInterrupt as stop:

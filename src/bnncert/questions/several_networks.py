@@ -181,16 +181,12 @@ def _refuse_scores(
     softmax = [net for net in used if net.output_transform == "softmax"]
     if softmax:
         refuse_values(constraint, path)
-    distinct = {id(net) for net in used}
-    if len(used) > 1 and (softmax or (len(distinct) > 1 and not _are_plain(used))):
+    distinct, plain = {id(net) for net in used}, all(net.output.gain_is_one for net in used)
+    if len(used) > 1 and (softmax or (len(distinct) > 1 and not plain)):
         raise InputError(
             f"{path}:{constraint.line}: compares scores of two networks that end in Softmax or "
             "have an irrational scale (unsupported)"
         )
-
-
-def _are_plain(networks: Sequence[Network]) -> bool:
-    return all(net.output.gain_is_one for net in networks)
 
 
 # -- products ---------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from bnncert.model.network import Network
 from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Problem, Rivals, Ties, robustness
 from bnncert.problem.problem import Arithmetic, float32_network
-from bnncert.questions.prover import Announce, Effort, Prover, Search
+from bnncert.questions.prover import Effort, Prover, Search
 from bnncert.regions import Box, ImageUnion
 
 #: Boxes that one box is split into at first, and in a second attempt.
@@ -88,22 +88,6 @@ class UnionQuestion:
         return self.union.place_text(number) if number else "the image itself"
 
 
-def solve_union(
-    question: UnionQuestion,
-    effort: Effort,
-    announce: Announce | None = None,
-    *,
-    strict: bool = False,
-) -> Result:
-    """Answer a question about a union, and write its certificate if one is requested.
-
-    Raises Interrupted on Ctrl-C, with what is known by then.
-    """
-    if effort.certificate is not None and question.arithmetic == "float32":
-        raise InputError("a certificate of a union of boxes is about real arithmetic, not float32")
-    return _UnionSearch(question, effort, strict=strict).outcome(announce)
-
-
 class _BoxAnswer(NamedTuple):
     """What is known about one target on one box."""
 
@@ -112,10 +96,14 @@ class _BoxAnswer(NamedTuple):
     upper: float = math.inf
 
 
-class _UnionSearch(Search[Result]):
+class UnionSearch(Search[Result]):
     """Answers the boxes one after the other, and combines what is known."""
 
     def __init__(self, question: UnionQuestion, effort: Effort, *, strict: bool = False) -> None:
+        if effort.certificate is not None and question.arithmetic == "float32":
+            raise InputError(
+                "a certificate of a union of boxes is about real arithmetic, not float32"
+            )
         self._strict = strict
         self._question, self._union, self._effort = question, question.union, effort
         told = None if effort.progress is None else self._tell_part
@@ -173,7 +161,7 @@ class _UnionSearch(Search[Result]):
             return
         started, seconds = time.monotonic(), time_for_strict(self._deadline).remaining()
         effort = replace(self._effort, timeout=max(seconds, 1e-3), certificate=None)
-        other = _UnionSearch(replace(self._question, ties="robust"), effort)
+        other = UnionSearch(replace(self._question, ties="robust"), effort)
         other.decide_boxes()
         if other._example is not None:
             self._example, self._found_in = other._example, other._found_in
@@ -363,7 +351,7 @@ class _UnionSearch(Search[Result]):
     def certified(self, result: Result) -> Result:
         """Return a result with its certificate, or with a note why there is none."""
         # Imported on use, because most verifications do not write a certificate.
-        from bnncert.proofs.claims import union_claim
+        from bnncert.proofs.claims import shape_claim
         from bnncert.proofs.writing import CertificateError, write_counterexample
 
         question, union, prover = self._question, self._union, self.prover
@@ -375,7 +363,8 @@ class _UnionSearch(Search[Result]):
             if found is not None:
                 file = prover.file(POINT)
                 write_counterexample(file, problem, question.network, found, sign_zero=sign_zero)
-                claim = union_claim(problem, union, question.network, found, self._found_in)
+                more = {"place": self._found_in, "parts": []}
+                claim = shape_claim("union", problem, question.network, union, found, more)
                 return replace(result, certificate=prover.finish(claim, [POINT]))
             if result.status != "robust":
                 return result
@@ -388,7 +377,8 @@ class _UnionSearch(Search[Result]):
             trusted = ", ".join(self._trusted) or "bnncert"
             return replace(result, notes=(*result.notes, str(error)), trusted=trusted)
         parts = sorted(self._parts)
-        claim = union_claim(problem, union, question.network, parts=parts)
+        more = {"place": None, "parts": parts}
+        claim = shape_claim("union", problem, question.network, union, None, more)
         return replace(result, certificate=prover.finish(claim, map(str, parts)))
 
     def answer(self) -> Result:

@@ -124,16 +124,17 @@ def verify(
     >>> bnncert.verify(net, query, timeout=60).vnncomp_word
     'unsat'
     """
-    _check_arithmetic(arithmetic)
+    if arithmetic not in ("real", "float32"):
+        raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
     effort = Effort(method, timeout, options, progress, certificate, sign_zero)
     if isinstance(network, Mapping):
         return _several(network, region, label, Prover(effort, [], arithmetic), announce)
     network = network.with_sign_zero(sign_zero)
     if isinstance(region, ImageUnion):
-        from bnncert.questions.union_search import UnionQuestion, solve_union
+        from bnncert.questions.union_search import UnionQuestion, UnionSearch
 
         question = UnionQuestion(network, region, _needed(label), rivals, ties, arithmetic)
-        return solve_union(question, effort, announce, strict=strict)
+        return UnionSearch(question, effort, strict=strict).outcome(announce)
     prover = Prover(effort, [network], arithmetic)
     if isinstance(region, Specification):
         problems = _of_query(network, region, arithmetic, label, certificate is not None)
@@ -270,11 +271,6 @@ def _several(
     if announce is not None:
         announce(result)
     return result
-
-
-def _check_arithmetic(arithmetic: Arithmetic) -> None:
-    if arithmetic not in ("real", "float32"):
-        raise InputError(f"arithmetic is {arithmetic!r}; expected real or float32")
 
 
 def _executed(network: Network, region: InputSet, arithmetic: Arithmetic) -> Network:

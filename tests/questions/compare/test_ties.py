@@ -93,7 +93,7 @@ def forged(
 ) -> None:
     """Write the claim that two networks have different classes at the input 0."""
     found = Difference(np.zeros(2), None, classes, (np.zeros(2), np.zeros(2)))
-    with Prover(Effort(certificate=path), [one, two]) as prover:
+    with Prover(Effort(certificate=path), [one, two]).opened() as prover:
         search = ComparisonSearch(prover, one, two, BOX, "", None)
         search.different(found, BOX)
         search.certified(search.answer())

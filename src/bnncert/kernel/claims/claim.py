@@ -46,31 +46,25 @@ class Subject:
     network: Network
     other: Network | None = None
 
-    def refuse_other_hash(self, stated: Any) -> None:
-        """Reject a claim that names another network than the caller."""
-        if stated != self.network.content_hash:
+    def details(self, section: Section, names: tuple[str, ...]) -> dict[str, Any]:
+        """Read the details of a claim, which has to name the network of the caller."""
+        found = section.details(names)
+        if found["network"] != self.network.content_hash:
             raise RejectedError("it is about another network")
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class ClaimPart:
-    """What one ordinary certificate has to prove.
+    """What one ordinary certificate has to prove."""
 
-    Attributes
-    ----------
-    network
-        The network that it is about: that of the claim, or one that is derived from it.
-    region
-        A section that states only the region.
-    goal
-        The property.
-    verdict
-        "robust", or "not_robust" for a counterexample.
-    """
-
+    #: The network that it is about: that of the claim, or one that is derived from it.
     network: Network
+    #: A section that states only the region.
     region: Section
+    #: The property.
     goal: dict[str, Any]
+    #: "robust", or "not_robust" for a counterexample.
     verdict: str = "robust"
 
     @property
@@ -86,26 +80,17 @@ ClaimParts: TypeAlias = Generator[ClaimPart, Statement, None]
 
 @dataclass(frozen=True)
 class Shown:
-    """What an accepted claim shows.
+    """What an accepted claim shows."""
 
-    Attributes
-    ----------
-    statement
-        The claim in words.
-    verdict
-        The verdict in one word, such as "explanation".
-    assumptions
-        Those of :class:`bnncert.kernel.statement.Report`.
-    named
-        The numbers by which the inputs are named, as in `bnncert.kernel.space.Space`.
-    about_two
-        Whether the claim is about both networks.
-    """
-
+    #: The claim in words.
     statement: str
+    #: The verdict in one word, such as "explanation".
     verdict: str
+    #: Those of :class:`bnncert.kernel.statement.Report`.
     assumptions: dict[str, str]
+    #: The numbers by which the inputs are named, as in `bnncert.kernel.space.Space`.
     named: dict[str, FloatArray]
+    #: Whether the claim is about both networks.
     about_two: bool = False
 
 
@@ -127,22 +112,15 @@ class Claim(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StatedRegion:
-    """The region of a claim.
+    """The region of a claim."""
 
-    Attributes
-    ----------
-    section
-        A section `statement` that states only the region.
-    space, place, box
-        The region in exact numbers and in words, and its data box in words.
-    inputs
-        Whether it is "shown" to have an input, or "not shown".
-    """
-
+    #: A section `statement` that states only the region.
     section: Section
+    #: The region in exact numbers and in words, and its data box in words.
     space: Space
     place: str
     box: str
+    #: Whether it is "shown" to have an input, or "not shown".
     inputs: str
 
     @staticmethod
@@ -187,7 +165,6 @@ class ClassifiedImage:
         self, section: Section, found: dict[str, Any], subject: Subject, more: tuple[str, ...] = ()
     ) -> None:
         self.network = network = subject.network
-        subject.refuse_other_hash(found["network"])
         self.verdict, shape = found["verdict"], found["region"]
         if self.verdict not in ("robust", "not_robust"):
             raise UnreadableError("section claim: the verdict is neither robust nor not_robust")

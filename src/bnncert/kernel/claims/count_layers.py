@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice, product
 from math import ceil, floor
 from typing import Any
 
@@ -17,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bnncert.arrays import BoolArray, SignArray
-from bnncert.kernel.budget import timed
 from bnncert.kernel.container import RejectedError
-from bnncert.kernel.counterexample import is_violated
+from bnncert.kernel.counterexample import is_violated, last_signs
 from bnncert.kernel.function import Function, Objects, scaled
 from bnncert.kernel.sparse import Integers, SparseRows
 from bnncert.kernel.statement import ScoreFunction
@@ -136,16 +134,8 @@ class CountedNetwork:
 
     def decide(self, first: SignArray, tied: Integers) -> int:
         """Return what is known of a point by trying all signs at ties."""
-        tried, signs = 0, first.copy()
-
-        def last_signs() -> Any:
-            for choice in timed(product((1, -1), repeat=tied.size)):
-                signs[tied] = choice
-                for pattern in self._upper.exact_patterns(signs):
-                    yield pattern[-1] if pattern else signs
-
-        is_same = True
-        for last in timed(islice(last_signs(), MOST_TIE_CHOICES)):
+        tried, is_same = 0, True
+        for last in last_signs(self._upper, first, tied):
             tried += 1
             if any(is_violated(f, last) for f in self.margins.functions):
                 return OTHER

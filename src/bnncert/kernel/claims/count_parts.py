@@ -197,7 +197,7 @@ class CountedPart:
         self, network: CountedNetwork, first: SignArray, cells: Batch, row: int, signs: SignArray
     ) -> int:
         """Return what is known of a cell with ties, if its sums are exact."""
-        open_ = self.frame.open[states_open(first, self.frame.open)]
+        open_ = self.frame.open[first[self.frame.open] == 0]
         tied = open_[signs == 0]
         exact = bool(np.all((cells.low[row] == cells.high[row]).astype(bool)))
         if not exact or not np.all(self.frame.layer.certain[tied]):
@@ -205,11 +205,6 @@ class CountedPart:
         full = first.copy()
         full[open_] = signs
         return network.decide(full, tied)
-
-
-def states_open(first: SignArray, neurons: Integers) -> Integers:
-    """Return which of some neurons have no sign."""
-    return np.flatnonzero(first[neurons] == 0)
 
 
 def _sign(lead: Numbers, column: Numbers) -> int:

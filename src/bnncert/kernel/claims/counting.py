@@ -48,8 +48,7 @@ class CountClaim:
     """The claim about a number of points."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found, self._network = section.details(FIELDS), subject.network
-        subject.refuse_other_hash(found["network"])
+        found, self._network = subject.details(section, FIELDS), subject.network
         self._section, self._found = section, found
         self._total, self._lower, self._upper = (
             _number(found[name]) for name in ("total", "lower", "upper")

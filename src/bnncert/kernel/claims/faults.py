@@ -31,8 +31,7 @@ class FaultsClaim:
     """The claim about faults; all rows have the region, the class and its rivals in common."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found, self._network = section.details(FIELDS), subject.network
-        subject.refuse_other_hash(found["network"])
+        found, self._network = subject.details(section, FIELDS), subject.network
         self._label, self._rivals, self._ties = (found[k] for k in ("label", "rivals", "ties"))
         self._property = classification(self._label, self._rivals, self._ties)
         read_property(self._property, self._network)

@@ -39,7 +39,7 @@ class PathClaim:
     """The claim about brightness or contrast."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        self._found = found = section.details(DETAILS)
+        self._found = found = subject.details(section, DETAILS)
         self._claim = claim = ClassifiedImage(section, found, subject)
         if claim.shape["region"] not in ("brightness", "contrast"):
             raise UnreadableError("section claim: the region is neither brightness nor contrast")

@@ -145,8 +145,7 @@ class TwoCopiesClaim:
     """The claim about two copies of the network."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found, self._network = section.details(NAMES), subject.network
-        subject.refuse_other_hash(found["network"])
+        found, self._network = subject.details(section, NAMES), subject.network
         self._relation = _relation(found["relation"], self._network)
         self._region = StatedRegion.read(section, self._network)
         region, size = self._region.section, self._network.inputs

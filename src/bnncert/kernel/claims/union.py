@@ -36,7 +36,7 @@ class UnionClaim:
     """The claim about a patch at every position, or about shifts."""
 
     def __init__(self, section: Section, subject: Subject) -> None:
-        found = section.details(DETAILS)
+        found = subject.details(section, DETAILS)
         self._claim = claim = ClassifiedImage(section, found, subject, ("value",))
         shape, radius = claim.shape["region"], claim.radius
         if shape not in ("patch", "shift"):

@@ -30,26 +30,17 @@ LEAST_QUOTIENT = 1e-290
 
 @dataclass(frozen=True, eq=False)
 class CanonicalNeurons:
-    """Some neurons x = sign * z, where z is the canonical neuron with these rows and thresholds.
+    """Some neurons x = sign * z, where z is the canonical neuron with these rows and thresholds."""
 
-    Attributes
-    ----------
-    rows
-        The weights of z, a CSR matrix of SciPy with sorted columns and without zeros.
-    sign
-        The factor of each neuron, 1 or -1.
-    constant
-        1 or -1 for a neuron z with only this sign, else 0.
-    tied
-        Whether sign(0) may be either and can occur; each such neuron decides its ties on its own.
-    low, high
-        In the first layer the enclosure of the bias; above it both are p, as integers.
-    """
-
+    #: The weights of z, a CSR matrix of SciPy with sorted columns and without zeros.
     rows: Any
+    #: The factor of each neuron, 1 or -1.
     sign: IntArray
+    #: 1 or -1 for a neuron z with only this sign, else 0.
     constant: IntArray
+    #: Whether sign(0) may be either and can occur; each such neuron decides its ties on its own.
     tied: BoolArray
+    #: In the first layer the enclosure of the bias; above it both are p, as integers.
     low: npt.NDArray[Any]
     high: npt.NDArray[Any]
 
@@ -113,16 +104,8 @@ def first_layer_neurons(
 ) -> CanonicalNeurons:
     """Return the neurons of a first layer.
 
-    Parameters
-    ----------
-    layer
-        The layer.
-    columns
-        The new number of each of its inputs; no two of them are equal.
-    inputs
-        How many inputs there are with the new numbers.
-    box
-        Bounds of these inputs between which neurons are constant, or None for all inputs.
+    `columns` are the new numbers of its inputs, which are distinct and below `inputs`.  Neurons are
+    constant between the bounds `box` of these inputs, or for all inputs.
     """
     low, high = layer.enclosure
     rows = without_zeros(layer.weights)
@@ -167,14 +150,9 @@ def _range(
 
 
 def lattice_neurons(layer: ThresholdLayer, substitution: Any, shift: IntArray) -> CanonicalNeurons:
-    """Return the neurons of a layer above the first, as functions of substituted signs.
+    """Return the neurons x = +1 iff W y >= p of a layer above the first, as functions of signs z.
 
-    Parameters
-    ----------
-    layer
-        The layer x = +1 iff W y >= p.
-    substitution, shift
-        The signs y = S z + t of the layer before as functions of other signs z.
+    The signs of the layer before are y = S z + t, with the `substitution` S and the `shift` t.
     """
     assert layer.tie is not None
     weights = layer.weights.astype(np.int64)

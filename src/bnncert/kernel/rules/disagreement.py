@@ -72,12 +72,7 @@ def no_violation(targets: Iterable[tuple[Condition, ...]]) -> dict[str, Any]:
 def disagreement(count: int, i: int, j: int) -> tuple[Condition, ...]:
     """Return the conditions for class i of A and class j of B.
 
-    Parameters
-    ----------
-    count
-        The number of classes of each network; score k of B is score ``count + k`` of the product.
-    i, j
-        The two classes.
+    Each network has `count` classes; score k of B is score ``count + k`` of the product.
     """
     together = ((i, -1), (j, 1), (count + i, 1), (count + j, -1))
     return (Condition(together, True), *_class(0, count, i), *_class(count, count, j))
@@ -92,17 +87,10 @@ def _class(start: int, count: int, best: int) -> tuple[Condition, ...]:
 def disagreements(
     count: int, first: Container[int], second: Container[int], *, all_scores: bool
 ) -> Iterator[tuple[int, int, tuple[Condition, ...]]]:
-    """Yield the conditions for all pairs of different classes (i, j).
+    """Yield the conditions for all pairs of different classes (i, j) that A and B can give.
 
-    Parameters
-    ----------
-    count
-        The number of classes.
-    first, second
-        The classes that A and B can give; others are left out.
-    all_scores
-        Whether the conditions compare i and j with all classes.  Else they compare only i and j
-        with each other, so they are necessary, but not sufficient for a disagreement.
+    Without `all_scores` the conditions do not compare i and j with all classes, but only with each
+    other, so they are necessary, but not sufficient for a disagreement.
     """
     for i in range(count):
         for j in range(count):

@@ -30,7 +30,8 @@ class PixelBlocks:
 
     def __post_init__(self) -> None:
         """Raise a ValueError if there is no such image."""
-        if len(self.shape) != 4 or not all(_is_count(n) for n in (self.side, *self.shape)):
+        numbers = (self.side, *self.shape)
+        if len(numbers) != 5 or not all(type(n) is int and 1 <= n < 2**31 for n in numbers):
             raise ValueError("blocks of pixels have a side and four sizes, all at least 1")
 
     @property
@@ -76,7 +77,3 @@ class PixelBlocks:
     def place(self, block: int) -> tuple[int, int]:
         """Find the row and the column of a block among the blocks, from 0."""
         return block // self.columns, block % self.columns
-
-
-def _is_count(number: Any) -> bool:
-    return type(number) is int and 1 <= number < 2**31

@@ -54,17 +54,11 @@ Ties: TypeAlias = Literal["own", "copies", "alike"]
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Neurons of a layer of one network as neurons of the product.
+    """Neurons of a layer of one network as neurons of the product."""
 
-    Attributes
-    ----------
-    place
-        The number in the product's layer, or CONSTANT.
-    sign
-        The sign of neuron i is sign_i x_place(i), or sign_i if the neuron is constant.
-    """
-
+    #: The number in the product's layer, or CONSTANT.
     place: IntArray
+    #: The sign of neuron i is sign_i x_place(i), or sign_i if the neuron is constant.
     sign: IntArray
 
     def substitution(self, width: int) -> tuple[Any, IntArray]:
@@ -78,22 +72,15 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """Two networks as one.
+    """Two networks as one."""
 
-    Attributes
-    ----------
-    network
-        The product; score i of the first network is its score i, score j of the second one its
-        score ``first.classes + j``.
-    first, second
-        The two networks.
-    shared
-        For each layer the number of neurons that both networks use.
-    """
-
+    #: The product; score i of the first network is its score i, score j of the second one its score
+    #: ``first.classes + j``.
     network: Network
+    #: The two networks.
     first: Network
     second: Network
+    #: For each layer the number of neurons that both networks use.
     shared: tuple[int, ...]
 
 
@@ -111,8 +98,6 @@ def product_network(
 
     Parameters
     ----------
-    first, second
-        The networks.
     columns
         The input of the product that each input of the second network reads (default: the input
         with the same number).  Input i of the first network is always input i of the product;
@@ -146,7 +131,11 @@ def product_network(
     >>> product.network.sizes, product.shared
     ((2, 3, 4), (1,))
     """
-    _refuse_mixed(first, second)
+    if (first.layers[0].sign_zero == "either") != (second.layers[0].sign_zero == "either"):
+        raise InputError(
+            "sign(0) may be either in the first layer of one network but not of the other; state "
+            "the same sign(0) for both"
+        )
     other = _columns(first, second, columns)
     inputs = max(first.inputs, int(other.max(initial=-1)) + 1)
     exact = _adds_exactly(first.output) and _adds_exactly(second.output)
@@ -320,15 +309,6 @@ def _with_choices(
     further = csr_array((signs, (places, columns)), shape=(layer.size, count))
     weights = hstack([layer.weights, further], format="csr")
     return before, replace(layer, weights=weights, low=start, high=start, tied=tied)
-
-
-def _refuse_mixed(first: Network, second: Network) -> None:
-    """Raise if the first layers differ in whether sign(0) may be either."""
-    if (first.layers[0].sign_zero == "either") != (second.layers[0].sign_zero == "either"):
-        raise InputError(
-            "sign(0) may be either in the first layer of one network but not of the other; state "
-            "the same sign(0) for both"
-        )
 
 
 def _next(net: Network, number: int, before: Places, width: int) -> CanonicalNeurons:

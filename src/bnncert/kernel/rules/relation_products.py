@@ -45,22 +45,15 @@ def violation_name(before: int, after: int) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """What must not happen between the classes or scores of x and x'.
+    """What must not happen between the classes or scores of x and x'."""
 
-    Attributes
-    ----------
-    label
-        If x is of this class, x' has to be of it (with `falling`: if x' is, x has to be); None if x
-        and x' have to be of the same class.
-    score
-        The score that has to be at least as large at x' as at x (with `falling`: at x as at x');
-        None if the relation is about classes.
-    falling
-        Whether x and x' have changed parts.
-    """
-
+    #: If x is of this class, x' has to be of it (with `falling`: if x' is, x has to be); None if x
+    #: and x' have to be of the same class.
     label: int | None = None
+    #: The score that has to be at least as large at x' as at x (with `falling`: at x as at x');
+    #: None if the relation is about classes.
     score: int | None = None
+    #: Whether x and x' have changed parts.
     falling: bool = False
 
     def violations(self, classes: int) -> Iterator[tuple[str, tuple[Condition, ...]]]:

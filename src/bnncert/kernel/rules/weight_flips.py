@@ -45,21 +45,14 @@ class FaultError(InputError):
 
 @dataclass(frozen=True)
 class Fault:
-    """A weight that flips, or a neuron whose threshold is stuck so that it has one sign.
+    """A weight that flips, or a neuron whose threshold is stuck so that it has one sign."""
 
-    Attributes
-    ----------
-    layer, neuron
-        The layer, from 0 (the output comes after the last hidden layer), and the neuron in it.
-    input
-        The input of the weight; None for a stuck threshold.
-    sign
-        The sign of a neuron with a stuck threshold; 0 for a weight.
-    """
-
+    #: The layer, from 0 (the output comes after the last hidden layer), and the neuron in it.
     layer: int
     neuron: int
+    #: The input of the weight; None for a stuck threshold.
     input: int | None = None
+    #: The sign of a neuron with a stuck threshold; 0 for a weight.
     sign: int = 0
 
 
@@ -113,19 +106,10 @@ def flip_costs(
 ) -> IntArray:
     """Return the least number of flips after which each neuron can have the other sign.
 
-    Parameters
-    ----------
-    layer
-        The layer.
-    below
-        Its inputs: the point for the first layer, else signs.
-    home
-        The signs of its neurons at these inputs.
-    certain
-        Whether the other sign has to be certain; it differs from possible only where a bias of the
-        first layer is irrational.
-    only
-        The neuron whose cost is of interest, or None for all of them.
+    `below` are the inputs of the network for the first layer, else the signs below, and `home` the
+    signs of its neurons at these inputs.  The other sign has to be `certain`, which differs from
+    possible only where a bias of the first layer is irrational.  `only` is the neuron whose cost is
+    of interest, or None for all of them.
     """
     cost = np.full(layer.size, NEVER, dtype=np.int64)
     for j in timed(range(layer.size) if only is None else (only,)):

@@ -108,12 +108,8 @@ def compare(
         "rounding": the classes are equal except near ties, which `rounding` of the answer bounds.
     method
         The method that decides about the product of both networks, see ``bnncert methods``.
-    timeout
-        Seconds for the whole question; None sets no limit.
-    options, progress
+    timeout, options, progress, certificate
         Those of :func:`verify`.
-    certificate
-        The file for a certificate, which ``bnncert check`` accepts.
 
     Returns
     -------

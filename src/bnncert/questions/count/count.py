@@ -69,25 +69,17 @@ def count(
 
     Parameters
     ----------
-    network
-        The network.
+    network, label, rivals, ties, sign_zero, timeout, progress
+        Those of :func:`verify`.
     region
         The points: a :class:`Box`, a :class:`Ball` of the L-inf norm or an :class:`L0Ball`, with a
         grid.
-    label
-        The class that the points should have.
-    rivals, ties, sign_zero
-        Those of :func:`verify`.
     samples
         The number of random points for the estimate; 0 for none.
     confidence
         The level of its confidence interval.
     seed
         The seed of the random points.
-    timeout
-        Seconds for the whole search; None sets no limit.
-    progress
-        Called with a text, and the numbers of steps done and of all steps, which are 0 here.
     certificate
         The file for a certificate of the bounds, which ``bnncert check`` accepts.
 

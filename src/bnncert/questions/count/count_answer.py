@@ -167,8 +167,11 @@ class CountResult(Answer):
             ["at least", lower_count(self.lower), lower_text(self.lower_share, 6)],
             ["at most", upper_count(self.upper), upper_text(self.upper_share, 6)],
         ]
-        if self.estimate is not None:
-            rows.append(["estimate", *self._estimated(self.estimate)])
+        if (found := self.estimate) is not None:
+            low, high = (Fraction(share) * self.total for share in (found.low, found.high))
+            points = f"{lower_count(math.floor(low))} to {upper_count(math.ceil(high))}"
+            shares = f"{lower_text(found.low, 4)} to {upper_text(found.high, 4)}"
+            rows.append(["estimate", points, shares])
         return Columns(["bound", "points", "share"], rows)
 
     @property
@@ -186,12 +189,6 @@ class CountResult(Answer):
             level = f"level {self.estimate.confidence:.6g}"
             below.insert(0, f"estimate: {changed:,} of {drawn:,} random points, {level}")
         return below
-
-    def _estimated(self, found: ShareEstimate) -> list[str]:
-        """Return the cells of the estimate: both ends of the interval."""
-        low, high = (Fraction(share) * self.total for share in (found.low, found.high))
-        points = f"{lower_count(math.floor(low))} to {upper_count(math.ceil(high))}"
-        return [points, f"{lower_text(found.low, 4)} to {upper_text(found.high, 4)}"]
 
     def facts(self) -> dict[str, Any]:
         """Return plain data; counts are texts of digits, since they can be very long."""

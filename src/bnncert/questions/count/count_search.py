@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -86,7 +86,10 @@ class CountNode:
 
     def arrays(self) -> dict[str, IntArray]:
         """Return the tree below this node for a certificate, in preorder."""
-        nodes = list(self._preorder())
+        nodes, stack = list[CountNode](), [self]
+        while stack:
+            nodes.append(stack.pop())
+            stack.extend(reversed(nodes[-1].children))
         splits = [node for node in nodes if node.kind == NodeKind.SPLIT]
         opened = [node.open for node in nodes if node.open is not None]
         groupings = [node.grouping for node in nodes if node.grouping is not None]
@@ -100,13 +103,6 @@ class CountNode:
             "group_sizes": np.array([g.size for g in groupings], dtype=np.int32),
             "groups": np.concatenate([none, *groupings]).astype(np.int32),
         }
-
-    def _preorder(self) -> Iterator[CountNode]:
-        stack = [self]
-        while stack:
-            node = stack.pop()
-            yield node
-            stack.extend(reversed(node.children))
 
 
 #: Groups that replace those of a part: the ones before, the number of a group, and the group.

@@ -80,14 +80,7 @@ def signs_from(network: Network, number: int, signs: Float32Array) -> list[Float
 class PointAttack:
     """Looks for few faults that change the class at one point.
 
-    Parameters
-    ----------
-    at
-        The point and its signs.
-    problem
-        The question without faults, whose objectives are the margins over rivals.
-    deadline
-        When to stop.
+    The objectives of `problem`, the question without faults, are the margins over rivals.
     """
 
     def __init__(self, at: PointSigns, problem: Problem, deadline: Deadline) -> None:

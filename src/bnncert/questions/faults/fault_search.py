@@ -77,17 +77,13 @@ def faults(
     region
         The inputs that should keep their class.  A ball of radius 0 is a single input, for which
         many scopes are decided exactly.
-    label
-        The class.
-    rivals, ties, sign_zero, method, options, progress
+    label, rivals, ties, sign_zero, method, timeout, options, progress
         Those of :func:`verify`.
     layers
         The layers of interest, from 1 (the output is one more than the number of hidden layers);
         None for all of them and for faults anywhere.
     limit
         No more faults than these are looked at; None sets no limit.
-    timeout
-        Seconds for all scopes together; None sets no limit.
     question_timeout
         Seconds for one verification, at most; a number of faults that is not decided in this time
         stays open.
@@ -242,7 +238,8 @@ class FaultSearch(Search[FaultsResult]):
 
     def _replay(self, scope: FaultScope, point: FloatArray, found: Sequence[Fault]) -> bool:
         """Evaluate the network with these faults exactly; keep them if the class differs."""
-        problem = self._faulty(found)
+        faulty = with_faults(self.problem.network, found)
+        problem = self._question(faulty, self.problem.region)
         replayer = Replayer(problem)
         shown = (replayer.confirm(target, point) for target in problem.targets)
         counterexample = next((entry for entry in shown if entry is not None), None)
@@ -253,10 +250,6 @@ class FaultSearch(Search[FaultsResult]):
             self.rows[scope], faults=tuple(found), bits=bits, counterexample=counterexample
         )
         return True
-
-    def _faulty(self, found: Sequence[Fault]) -> Problem:
-        """Ask about the network with these faults: if they change the class, it is not robust."""
-        return self._question(with_faults(self.problem.network, found), self.problem.region)
 
     def _share_faults(self) -> None:
         """Use the faults of one neuron for its layer, and those of a layer for faults anywhere."""

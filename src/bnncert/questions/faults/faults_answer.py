@@ -14,21 +14,14 @@ from bnncert.model.network import Network
 
 @dataclass(frozen=True)
 class FaultBit:
-    """A fault with its values: a weight before and after its flip, or a neuron's stuck sign.
+    """A fault with its values: a weight before and after its flip, or a neuron's stuck sign."""
 
-    Attributes
-    ----------
-    layer
-        The layer, from 1, or "output".
-    neuron, input
-        The neuron of the layer and the input of the weight, from 0; a threshold has no input.
-    old, new
-        The weight without and with the fault; for a threshold, the signs of the neuron.
-    """
-
+    #: The layer, from 1, or "output".
     layer: int | str
+    #: The neuron of the layer and the input of the weight, from 0; a threshold has no input.
     neuron: int
     input: int | None
+    #: The weight without and with the fault; for a threshold, the signs of the neuron.
     old: float
     new: float
 
@@ -61,34 +54,23 @@ def layer_name(network: Network, number: int) -> int | str:
 
 @dataclass(frozen=True, eq=False)
 class FaultRow:
-    """The answer for one scope.
+    """The answer for one scope."""
 
-    Attributes
-    ----------
-    scope
-        Which faults count.
-    layer
-        The layer of the scope, from 1, or "output"; None for faults anywhere.
-    limit
-        The number of faults that the scope has room for.
-    certified
-        No set of so many faults changes the class; None if the class may differ without a fault.
-    proof
-        How `certified` was proved.
-    faults, bits
-        The faults that change the class, as the kernel and as users count.
-    counterexample
-        The input at which they do, replayed on the network with these faults; None if no faults
-        that change the class are known.
-    """
-
+    #: Which faults count.
     scope: FaultScope
+    #: The layer of the scope, from 1, or "output"; None for faults anywhere.
     layer: int | str | None
+    #: The number of faults that the scope has room for.
     limit: int
+    #: No set of so many faults changes the class; None if the class may differ without a fault.
     certified: int | None = None
+    #: How `certified` was proved.
     proof: FaultProof | None = None
+    #: The faults that change the class, as the kernel and as users count.
     faults: tuple[Fault, ...] = ()
     bits: tuple[FaultBit, ...] = ()
+    #: The input at which they do, replayed on the network with these faults; None if no faults that
+    #: change the class are known.
     counterexample: Counterexample | None = None
 
     @property

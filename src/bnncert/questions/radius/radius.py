@@ -67,16 +67,12 @@ def radius(
 
     Parameters
     ----------
-    network
-        The network.
+    network, label, rivals, ties, sign_zero, method, timeout, options, progress
+        Those of :func:`verify`.
     region
         The point, as the centre of a :class:`Ball` or a shape of change (:class:`Brightness`,
         :class:`Contrast`, :class:`Patch` or :class:`ImageShift`) with its data box; its own radius
         does not matter.
-    label
-        The class that the inputs around the point should have.
-    rivals, ties, sign_zero, method, options, progress
-        Those of :func:`verify`.
     maximum
         The largest radius of the search, in input units or as in "3px".  Without it the radius is
         doubled until there is a counterexample, the ball contains the data box, or it is `FARTHEST`
@@ -84,8 +80,6 @@ def radius(
     tolerance
         The search ends at a gap of this size, in input units or as in "0.1px" (default: 1 % of the
         falsified radius).
-    timeout
-        Seconds for the whole search; None sets no limit.
 
     Returns
     -------
@@ -156,25 +150,9 @@ class BallSearch(Search[AnswerT]):
         upper = the smallest distance |x - centre| of a counterexample x, rounded up.
 
     Undecided radii lie in between, and the search continues below and above them.
-
-    Attributes
-    ----------
-    prover
-        Decides about one ball; the certificate of a radius has the name `part`.
-    ask, label
-        Makes the problem of a ball, which should have the label.
-    limit, covers_data
-        The largest radius of the search, and whether its ball contains the whole data box.
-    lower, upper, counterexample
-        The largest certified radius, and the smallest falsified one with its counterexample.
-    proved
-        The part whose certificate is that of the last proof, if it has one.
-    probes
-        The verifications.
-    undecided
-        The smallest and the largest undecided radius, if there is one.
     """
 
+    #: The largest radius of the search, and whether its ball contains the whole data box.
     limit: float
     covers_data: bool
 
@@ -183,8 +161,10 @@ class BallSearch(Search[AnswerT]):
         self.label: int = ask.keywords["label"]
         self.lower, self.upper = -math.inf, math.inf
         self.counterexample: Counterexample | None = None
+        #: The part whose certificate is that of the last proof, if it has one.
         self.proved: str | None = None
         self.probes: list[Probe] = []
+        #: The smallest and the largest undecided radius, if there is one.
         self.undecided: tuple[float, float] | None = None
         self._out_of_time = self._above_next = False
 

@@ -27,7 +27,7 @@ from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Problem, Rivals, Target, Ties, robustness
 from bnncert.questions.prover import Prover, Search
 from bnncert.questions.radius.radius_answer import Probe, RadiusResult
-from bnncert.questions.union_search import UnionQuestion, solve_union
+from bnncert.questions.union_search import UnionQuestion, UnionSearch
 from bnncert.regions import ImagePath, ImageShift, Patch
 
 #: The shapes whose size is searched.
@@ -129,9 +129,8 @@ class ShapeSearch(Search[RadiusResult]):
         question = UnionQuestion(self.network, union, self.label, self.rivals, self.ties)
         limit = None if math.isinf(left) else max(1e-3, SHARE * left)
         try:
-            result = solve_union(
-                question, replace(self.prover.effort, timeout=limit, progress=told)
-            )
+            effort = replace(self.prover.effort, timeout=limit, progress=told)
+            result = UnionSearch(question, effort).outcome()
         except Interrupted as stop:
             self._learn(size, stop.answer.status, stop.answer.seconds)
             raise

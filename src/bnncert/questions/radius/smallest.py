@@ -59,18 +59,12 @@ def smallest(
 
     Parameters
     ----------
-    network
-        The network.
+    network, label, rivals, ties, sign_zero, method, timeout, options, progress
+        Those of :func:`verify`.
     region
         A ball around the point with the norm, data box and grid; its own radius does not matter.
-    label
-        The class that the inputs around the point should have.
-    rivals, ties, sign_zero, method, options, progress
-        Those of :func:`verify`.
     maximum
         The largest radius of interest, in input units or as in "3px".
-    timeout
-        Seconds for the whole search; None sets no limit.
     certificate
         Where to write the certificate of the largest count that is proved.
     known

@@ -29,21 +29,14 @@ MOST_SHARED = 40
 
 @dataclass(frozen=True)
 class Change:
-    """A feature that changes, or a group of features of which exactly one is 1.
+    """A feature that changes, or a group of features of which exactly one is 1."""
 
-    Attributes
-    ----------
-    features
-        The numbers of the inputs that change.
-    step
-        The value changes by multiples of this step; None for any change, or if there are values.
-    values
-        The values that the features can take, one tuple for each state; empty if there is a step or
-        if the change is any one.
-    """
-
+    #: The numbers of the inputs that change.
     features: tuple[int, ...]
+    #: The value changes by multiples of this step; None for any change, or if there are values.
     step: float | None = None
+    #: The values that the features can take, one tuple for each state; empty if there is a step or
+    #: if the change is any one.
     values: tuple[tuple[float, ...], ...] = ()
 
     @property
@@ -85,30 +78,20 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class InputPair:
-    """Two inputs that differ only in what may change, and violate the relation.
+    """Two inputs that differ only in what may change, and violate the relation."""
 
-    Attributes
-    ----------
-    first, second
-        The inputs as floats.
-    exact
-        Both as rationals if the floats are only near them, else None.
-    classes
-        The classes of both; of equal scores the first counts.
-    scores
-        The scores of both, in floating point.
-    changed
-        The numbers of the inputs that differ.
-    replayed_in
-        Which executions confirmed it: "exact", and "onnxruntime" if the model is an ONNX file.
-    """
-
+    #: The inputs as floats.
     first: FloatArray
     second: FloatArray
+    #: Both as rationals if the floats are only near them, else None.
     exact: tuple[tuple[Fraction, ...], tuple[Fraction, ...]] | None
+    #: The classes of both; of equal scores the first counts.
     classes: tuple[int, int]
+    #: The scores of both, in floating point.
     scores: tuple[FloatArray, FloatArray]
+    #: The numbers of the inputs that differ.
     changed: tuple[int, ...]
+    #: Which executions confirmed it: "exact", and "onnxruntime" if the model is an ONNX file.
     replayed_in: tuple[str, ...] = ("exact",)
 
     def __repr__(self) -> str:
@@ -132,25 +115,17 @@ class InputPair:
 
 @dataclass(frozen=True)
 class PartResult:
-    """The answer for one part of the question.
+    """The answer for one part of the question."""
 
-    Attributes
-    ----------
-    name
-        The change, and the part of the region.
-    status
-        "holds", "fails", "unknown" or "timeout".
-    lower, upper
-        Bounds of the margin by which the relation holds: it holds if it cannot be negative, or, for
-        relations between classes, not 0 either.
-    seconds, stage
-        The time, and the stage that decided it.
-    """
-
+    #: The change, and the part of the region.
     name: str
+    #: "holds", "fails", "unknown" or "timeout".
     status: RelationStatus
+    #: Bounds of the margin by which the relation holds: it holds if it cannot be negative, or, for
+    #: relations between classes, not 0 either.
     lower: float = -math.inf
     upper: float = math.inf
+    #: The time, and the stage that decided it.
     seconds: float = 0.0
     stage: str = ""
 

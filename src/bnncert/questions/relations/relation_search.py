@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +39,6 @@ from bnncert.questions.relations.relation_answer import (
 )
 from bnncert.regions import Box, EmptyRegionError
 
-#: The names of the inputs.
-Names: TypeAlias = tuple[str, ...]
-
 #: Increases that are tried instead of 0, as shares of the room that the region leaves.
 SHARES = tuple(Fraction(1, 2**k) for k in (0, 1, 3, 6, 10, 20))
 
@@ -61,30 +58,20 @@ WORDS: dict[str, RelationStatus] = {
 
 @dataclass(frozen=True, eq=False)
 class PairQuestion:
-    """A relation between two inputs of a network that differ only in what may change.
+    """A relation between two inputs of a network that differ only in what may change."""
 
-    Attributes
-    ----------
-    network, box
-        The network, and the region of both inputs.
-    changes
-        What may change.
-    one_hot
-        Groups of inputs that do not change and of which exactly one is 1.
-    relation
-        What has to hold between the classes or scores of both inputs.
-    names
-        The names of the inputs.
-    statement, negation
-        The property in words, and what is true if it fails.
-    """
-
+    #: The network, and the region of both inputs.
     network: Network
     box: Box
+    #: What may change.
     changes: tuple[Change, ...]
+    #: Groups of inputs that do not change and of which exactly one is 1.
     one_hot: tuple[tuple[int, ...], ...]
+    #: What has to hold between the classes or scores of both inputs.
     relation: Relation
+    #: The names of the inputs.
     names: tuple[str, ...]
+    #: The property in words, and what is true if it fails.
     statement: str = ""
     negation: str = ""
 
@@ -197,7 +184,9 @@ class PairParts:
         return PairPart(name, small, Problem(both, region, targets))
 
 
-def _state_text(group: Sequence[int], state: int | tuple[Fraction, ...], names: Names) -> str:
+def _state_text(
+    group: Sequence[int], state: int | tuple[Fraction, ...], names: Sequence[str]
+) -> str:
     """Return the value of a feature that is fixed, or which one of a group is 1."""
     if not isinstance(state, int) and len(group) == 1:
         return f"{names[group[0]]} = {float(state[0]):.9g}"
@@ -205,7 +194,7 @@ def _state_text(group: Sequence[int], state: int | tuple[Fraction, ...], names: 
     return f"{names[one]} = 1"
 
 
-def _small_text(small: SmallChange, names: Names) -> str:
+def _small_text(small: SmallChange, names: Sequence[str]) -> str:
     first, *others = features = small.change.features
     if small.states is None:
         step = small.change.step
@@ -220,16 +209,6 @@ def _small_text(small: SmallChange, names: Names) -> str:
 # -- the search ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _FailedPart:
-    """A part that fails: its number, the point of its product, and the two inputs."""
-
-    number: int
-    part: PairPart
-    point: Counterexample
-    pair: InputPair
-
-
 class RelationSearch(Search[RelationResult]):
     """The state of one question."""
 
@@ -239,7 +218,8 @@ class RelationSearch(Search[RelationResult]):
         self._count = self._parts.count
         self._answers: list[PartResult] = []
         self._notes: list[str] = []
-        self._failure: _FailedPart | None = None
+        #: A part that fails: its number, the point of its product, and the two inputs.
+        self._failure: tuple[int, PairPart, Counterexample, InputPair] | None = None
 
     def answer(self) -> RelationResult:
         """Combine the parts: the relation holds if all of them do, or one that fails decides it."""
@@ -253,7 +233,7 @@ class RelationSearch(Search[RelationResult]):
             parts=tuple(self._answers),
             count=self._count,
             seconds=self.prover.deadline.elapsed(),
-            pair=None if self._failure is None else self._failure.pair,
+            pair=None if self._failure is None else self._failure[-1],
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
@@ -310,8 +290,25 @@ class RelationSearch(Search[RelationResult]):
             if found is not None:
                 yield found
 
-    def _pair(self, part: PairPart, point: Counterexample) -> InputPair | None:
-        return _replayed_pair(self._question.network, part, point, self._question.relation)
+    def _pair(self, part: PairPart, found: Counterexample) -> InputPair | None:
+        """Return the two inputs of a counterexample, or None if the network itself denies it."""
+        network, relation = self._question.network, self._question.relation
+        exact = part.pair(found.exact or found.point.tolist())
+        wrong = violation(network, relation, paired_signs(network, *exact))
+        if wrong is None:
+            return None
+        first, second = (np.array([float(v) for v in x]) for x in exact)
+        floats = tuple(tuple(map(Fraction, x.tolist())) for x in (first, second))
+        one, two = (network.output.gain * np.array([float(v) for v in s]) for s in wrong.scores)
+        return InputPair(
+            first,
+            second,
+            None if floats == exact else exact,
+            wrong.classes,
+            (one, two),
+            tuple(np.flatnonzero(first != second).tolist()),
+            ("exact", *_executed(network, relation, (first, second))),
+        )
 
     def _take(self, number: int, part: PairPart, found: Result, before: float) -> None:
         """Keep the answer for a part, and the pair of inputs if it fails."""
@@ -323,7 +320,7 @@ class RelationSearch(Search[RelationResult]):
                 status = "unknown"
                 self._notes.append(f"{part.name}: the network itself does not confirm a pair")
             else:
-                self._failure = _FailedPart(number, part, point, pair)
+                self._failure = number, part, point, pair
         if status == "holds" and found.certificate is None:
             solvers = dict.fromkeys(t.trusted for t in found.targets if t.trusted is not None)
             self._notes += [f"the proof relies on {solver}" for solver in solvers]
@@ -343,7 +340,7 @@ class RelationSearch(Search[RelationResult]):
         """Write the claim with the proofs of all parts, or with the part that fails."""
         prover, names = self.prover, [str(number) for number in range(self._count)]
         if self._failure is not None:
-            found = replace(found, certificate=self._write_failure(self._failure))
+            found = replace(found, certificate=self._write_failure(*self._failure))
         elif found.status == "holds" and all(map(prover.has, names)):
             if prover.deadline.passed():
                 return replace(found, notes=(*found.notes, f"no certificate: {TIME_IS_UP}"))
@@ -351,13 +348,14 @@ class RelationSearch(Search[RelationResult]):
             found = replace(found, certificate=written)
         return replace(found, seconds=prover.deadline.elapsed())
 
-    def _write_failure(self, failure: _FailedPart) -> str:
+    def _write_failure(
+        self, number: int, part: PairPart, point: Counterexample, pair: InputPair
+    ) -> str:
         """Write the claim that a part fails."""
-        part, classes = failure.part, failure.pair.classes
-        chosen, problem = violated_problem(part, self._question.relation, classes)
-        point = replace(failure.point, target=problem.targets[0].name)
+        chosen, problem = violated_problem(part, self._question.relation, pair.classes)
+        point = replace(point, target=problem.targets[0].name)
         write_counterexample(self.prover.file(FAILURE), problem, problem.network, point)
-        claim = relation_claim(self._question, [failure.number, chosen])
+        claim = relation_claim(self._question, [number, chosen])
         return self.prover.finish(claim, [FAILURE])
 
 
@@ -368,28 +366,6 @@ def violated_problem(
     names = [target.name for target in part.problem.targets]
     chosen = 0 if relation.score is not None else names.index(violation_name(*classes))
     return chosen, replace(part.problem, targets=(part.problem.targets[chosen],))
-
-
-def _replayed_pair(
-    network: Network, part: PairPart, found: Counterexample, relation: Relation
-) -> InputPair | None:
-    """Return the two inputs of a counterexample, or None if the network itself denies it."""
-    exact = part.pair(found.exact or found.point.tolist())
-    wrong = violation(network, relation, paired_signs(network, *exact))
-    if wrong is None:
-        return None
-    first, second = (np.array([float(v) for v in x]) for x in exact)
-    floats = tuple(tuple(map(Fraction, x.tolist())) for x in (first, second))
-    one, two = (network.output.gain * np.array([float(v) for v in s]) for s in wrong.scores)
-    return InputPair(
-        first,
-        second,
-        None if floats == exact else exact,
-        wrong.classes,
-        (one, two),
-        tuple(np.flatnonzero(first != second).tolist()),
-        ("exact", *_executed(network, relation, (first, second))),
-    )
 
 
 def _executed(

@@ -57,8 +57,6 @@ def monotone(
 
     Parameters
     ----------
-    network
-        The network.
     feature
         The number f of the input.
     region
@@ -78,7 +76,7 @@ def monotone(
         Groups of inputs of which exactly one is 1.
     names
         The names of the inputs for messages.
-    sign_zero, method, timeout, options, progress, certificate
+    network, sign_zero, method, timeout, options, progress, certificate
         Those of :func:`verify`.  If sign(0) may be either, it is +1 or -1 for each neuron, and the
         same one for both inputs.
 
@@ -151,8 +149,6 @@ def fair(
 
     Parameters
     ----------
-    network
-        The network.
     protected
         The number of an input, or several: numbers, and one-hot groups as sequences of numbers.
     values, step
@@ -160,7 +156,7 @@ def fair(
         change (default: the step of the region's grid, else any change counts).
     one_hot
         Other groups of inputs of which exactly one is 1.
-    region, names, sign_zero, method, timeout, options, progress, certificate
+    network, region, names, sign_zero, method, timeout, options, progress, certificate
         Those of :func:`monotone`.
 
     Returns

@@ -31,22 +31,15 @@ NUMBERS = ("lo", "hi", "step")
 
 @dataclass(frozen=True, eq=False)
 class TableColumns:
-    """The inputs of a network as columns of a table.
+    """The inputs of a network as columns of a table."""
 
-    Attributes
-    ----------
-    names
-        The names of all columns.
-    lo, hi, step
-        The bounds and steps; NaN where the file states none.
-    groups
-        The one-hot groups by name, as numbers of columns.
-    """
-
+    #: The names of all columns.
     names: tuple[str, ...]
+    #: The bounds and steps; NaN where the file states none.
     lo: FloatArray
     hi: FloatArray
     step: FloatArray
+    #: The one-hot groups by name, as numbers of columns.
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @staticmethod
