@@ -190,8 +190,10 @@ WITNESS_SECONDS, WITNESS_SHARE = 10.0, 0.1
 #: row no others are verified, because the influence of the next ones is larger.
 SMALL_SHARE, PATIENCE = 1 / 200, 3
 
-#: The share of the remaining time for the question whether all blocks are free together.
-WHOLE_SHARE = 0.4
+#: The share of the remaining time for the question whether all blocks are free together.  Without
+#: an answer no block can be shown to be needed, because no counterexample is known.  It is worth so
+#: much time only if the closest rival is proved, in a smaller share.
+WHOLE_SHARE, CLOSEST_SHARE = 0.85, 0.2
 
 #: Rounds in which inputs are ordered; each chooses an equal share of them.
 MOST_ROUNDS = 200
@@ -213,7 +215,8 @@ class ExplanationSearch(Search[Explanation]):
 
     The set F of free units, inputs or blocks of pixels, grows while the region of F is proved
     robust; the inputs that are left are kept.  Regions grow with F, so a counterexample for F and
-    one more input remains one for every larger F: that input is needed for good.
+    one more input remains one for every larger F: that input is needed for good.  A rival that is
+    proved in a region is proved in every smaller one: it is not asked about again.
 
     `limit` is the limit of one verification in seconds.
     """
@@ -228,7 +231,12 @@ class ExplanationSearch(Search[Explanation]):
         self.witnesses: dict[int, Counterexample] = {}
         self._steps: list[ExplanationStep] = []
         self._out_of_time = False
-        self._undecided = np.zeros(domain.units, dtype=np.bool_)
+        #: The number of free units of the last question that was undecided.
+        self._undecided = domain.units + 1
+        #: How many units were free when the question about one more was undecided; -1: it was not.
+        self._open_at = np.full(domain.units, -1)
+        #: For each target, the sets of free units for which it is proved.
+        self._shown: dict[str, list[BoolArray]] = {t.name: [] for t in problem.targets}
         self._longest = 0.0
         #: The name of the part that proves the region of all free units.
         self._proved = ""
@@ -250,47 +258,68 @@ class ExplanationSearch(Search[Explanation]):
         self._look_for_witnesses(attack=False)
 
     def _ask_everything(self) -> None:
-        """Ask about all blocks at once: one long question often decides a small domain."""
-        waiting = np.flatnonzero(~self.free)
-        if not waiting.size or self.deadline.passed():
-            return
-        answer = self._ask(waiting, WHOLE_SHARE * self.deadline.remaining())
-        if answer.status == "robust":
-            self.free = with_free(self.free, waiting)
-        elif answer.counterexample is not None:
-            self._learn(waiting, answer.counterexample)
+        """Ask about all blocks at once: one long question often decides a small domain.
+
+        The rival that comes closest is asked about first: if it stays open, so does the question.
+        """
+        waiting, targets = np.flatnonzero(~self.free), self._problem.targets
+        first = None if len(targets) == 1 else self._search.closest
+        if self._points.fits(np.ones_like(self.free)):
+            first = None
+        for only, share in ((first, CLOSEST_SHARE), (None, WHOLE_SHARE))[first is None :]:
+            if not waiting.size or self.deadline.passed():
+                return
+            # Without a limit of the search a part of it is none.
+            is_limited = self.deadline.seconds is not None
+            limit = share * self.deadline.remaining() if is_limited else self._limit
+            answer = self._ask(waiting, limit, only)
+            if answer.counterexample is not None:
+                self._learn(waiting, answer.counterexample)
+                return
+            if answer.status != "robust":
+                self._undecided = self._domain.units
+                return
+        self.free = with_free(self.free, waiting)
 
     def _grow(self, order: IntArray) -> None:
         """Free groups of inputs; the size of a group is doubled after a proof.
 
         After an undecided question about n free inputs, the next group is half of the way to n.
         """
-        size, undecided, misses = max(1, int(self.free.sum()) // 2), order.size + 1, 0
+        size, misses = max(1, int(self.free.sum()) // 2), 0
         small = max(1, int(SMALL_SHARE * order.size))
         # Blocks are few: each of them is asked about.
         while misses < PATIENCE or self._domain.blocks is not None:
-            waiting = order[~(self.free | self._needed | self._undecided)[order]]
+            waiting = self._waiting(order)
             self._out_of_time = bool(waiting.size) and self._is_late
             if not waiting.size or self._out_of_time:
                 break
-            added = waiting[:size]
+            half = (self._undecided - int(self.free.sum())) // 2
+            added = waiting[: max(1, min(size, half)) if half >= 0 else size]
             result = self._ask(added)
             if result.status == "robust":
                 self.free = with_free(self.free, added)
                 misses = 0
                 self._look_for_witnesses(attack=True)
-                half = (undecided - int(self.free.sum())) // 2
-                size = max(1, min(2 * added.size, half)) if half >= 0 else 2 * added.size
+                size = 2 * added.size
             elif result.counterexample is not None:
                 self._learn(added, result.counterexample)
                 misses, size = 0, max(1, added.size // 2)
                 self._look_for_witnesses(attack=False)
             else:
-                undecided = int(self.free.sum()) + added.size
+                self._undecided = int(self.free.sum()) + added.size
                 misses += added.size <= small
                 if added.size == 1:
-                    self._undecided = with_free(self._undecided, added)
+                    self._open_at[added] = self.free.sum()
                 size = max(1, added.size // 2)
+
+    def _waiting(self, order: IntArray) -> IntArray:
+        """Return the units to ask about next: open blocks once more when more is free than then."""
+        decided = self.free | self._needed
+        new = order[~(decided | (self._open_at >= 0))[order]]
+        if new.size or self._domain.blocks is None:
+            return new
+        return order[(~decided & (self._open_at < int(self.free.sum())))[order]]
 
     @property
     def _needed(self) -> BoolArray:
@@ -319,12 +348,18 @@ class ExplanationSearch(Search[Explanation]):
         bounds = stability(self._problem.network, self._domain.region(free), self.deadline)
         return all(interval_proof(target, bounds[-1])[1] for target in self._problem.targets)
 
-    def _ask(self, added: IntArray, limit: float | None = None) -> RegionAnswer:
-        """Decide whether further units are free together with those that are."""
+    def _ask(
+        self, added: IntArray, limit: float | None = None, only: Target | None = None
+    ) -> RegionAnswer:
+        """Decide whether further units are free together with those that are.
+
+        `limit` replaces the usual seconds, and `only` asks about one target instead of all.
+        """
         free, started = with_free(self.free, added), self.deadline.elapsed()
-        answer = self._by_enumeration(free) or self._by_method(free, int(added.size), limit)
+        answer = self._by_enumeration(free)
+        answer = answer or self._by_method(free, int(added.size), limit, only)
         seconds = self.deadline.elapsed() - started
-        if answer.status == "robust":
+        if answer.status == "robust" and only is None:
             self._longest = max(self._longest, seconds)
         step = (int(free.sum()), int(added.size), answer.status, answer.method, seconds)
         self._steps.append(ExplanationStep(*step))
@@ -343,24 +378,49 @@ class ExplanationSearch(Search[Explanation]):
             return None
         return RegionAnswer("robust", "enumeration")
 
-    def _by_method(self, free: BoolArray, added: int, limit: float | None) -> RegionAnswer:
+    def _by_method(
+        self, free: BoolArray, added: int, limit: float | None, only: Target | None
+    ) -> RegionAnswer:
         """Run the method, for longer if earlier proofs took long, or up to a limit of its own."""
         # Without the certificate of the image alone there may be none at the end.
         first = min(FIRST_SHARE * self.deadline.remaining(), FIRST)
         seconds = max(self._seconds if np.any(free) else first, SHORTEST)
         seconds = seconds if limit is None else max(limit, SHORTEST)
-        done, total = int(self.free.sum()), self._domain.units
-        units = "inputs" if self._domain.blocks is None else "blocks"
-        prefix = f"{done} of {total} {units} free, {len(self.witnesses)} needed, {added} more? "
         problem = self._search.question(free)
+        if only is not None:
+            problem = replace(problem, targets=(only,))
+        elif not self.prover.wants_certificate:
+            # A certificate is one proof of all targets.
+            open_ = tuple(t for t in problem.targets if not self._is_shown(t, free))
+            if not open_:
+                return RegionAnswer("robust", "larger regions")
+            problem = replace(problem, targets=open_)
         # Each proof has a name of its own: the last one stays if the next has no certificate.
-        name = f"region {len(self._steps)}"
-        result = self.prover.decide(problem, seconds, name=name, prefix=prefix)
+        name = "" if only is not None else f"region {len(self._steps)}"
+        result = self.prover.decide(problem, seconds, name=name, prefix=self._words(added, only))
+        for target in result.targets:
+            if target.status == "robust":
+                self._shown[target.name].append(free)
+        if only is not None:
+            stage = f"{result.deciding_stage}, only {only.name}"
+            return RegionAnswer(result.status, stage, result.counterexample)
         # A proof without a certificate is not used, so that the certificate shows the result.
         result = self.prover.certified(result)
         if result.status == "robust":
             self._proved = name
         return RegionAnswer(result.status, result.deciding_stage, result.counterexample)
+
+    def _words(self, added: int, only: Target | None) -> str:
+        """Return the beginning of the text of progress: what is known, and what is asked."""
+        done, total, needed = int(self.free.sum()), self._domain.units, len(self.witnesses)
+        units = "inputs" if self._domain.blocks is None else "blocks"
+        asked = f"all {total}" if done + added == total else f"{added} more"
+        rival = "" if only is None else f" {only.name} first:"
+        return f"{done} of {total} {units} free, {needed} needed, {asked}?{rival} "
+
+    def _is_shown(self, target: Target, free: BoolArray) -> bool:
+        """Whether a target is proved for these free units or for more."""
+        return any(not np.any(free & ~larger) for larger in self._shown[target.name])
 
     @property
     def _seconds(self) -> float:

@@ -24,7 +24,7 @@ from bnncert.engine.methods.attack import Attack
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.verdict import Counterexample
 from bnncert.model.network import MOST_TIE_CHOICES
-from bnncert.problem import Problem
+from bnncert.problem import Problem, Target
 from bnncert.questions.explain.explanation_answer import Domain
 
 #: The most points that are enumerated, and the most multiplications for all of them.
@@ -150,6 +150,8 @@ class Witnesses:
         self._points: FloatArray = domain.image[None, :].copy()
         #: Points of low margin of the whole domain, from which blocks take their values.
         self._corners: FloatArray | None = None
+        #: Whether some point of the whole domain is known that seems to have another class.
+        self._can_change = False
 
     def question(self, free: BoolArray) -> Problem:
         """Ask what is asked about the image, with some inputs free."""
@@ -170,7 +172,14 @@ class Witnesses:
         """Look for points of low margin in the region of free units, and keep them."""
         if self._corners is None and self._domain.blocks is not None:
             self._corners = self._low_points(np.ones_like(free), deadline)[:MOST_KEPT]
+            self._can_change = bool(self._margins(self._corners).min() <= 0)
         self._keep(self._low_points(free, deadline))
+
+    @property
+    def closest(self) -> Target:
+        """The target with the lowest margin at the points that are known."""
+        points = self._points if self._corners is None else self._corners
+        return self._problem.targets[int(np.argmin(self._margins(points).min(axis=0)))]
 
     def _low_points(self, free: BoolArray, deadline: Deadline) -> FloatArray:
         """Find points of low margin in the region of free units, the lowest first."""
@@ -192,7 +201,8 @@ class Witnesses:
     ) -> Iterator[tuple[int, Counterexample]]:
         """Yield units with a counterexample in the region in which they are free in addition.
 
-        Blocks are few enough for an attack on each, if one is asked for.
+        Blocks are few enough for an attack on each, if one is asked for; it is worth its time only
+        if the class is known to change somewhere in the whole domain.
         """
         found: set[int] = set()
         for base in self._points:
@@ -208,7 +218,8 @@ class Witnesses:
                     if witness is not None:
                         found.add(i)
                         yield i, witness
-        for i in units.tolist() if attack and self._domain.blocks is not None else ():
+        attack = attack and self._domain.blocks is not None and self._can_change
+        for i in units.tolist() if attack else ():
             larger = with_free(free, [i])
             if i in found or deadline.passed():
                 continue
@@ -245,6 +256,7 @@ class Witnesses:
         Returns the added units that still differ from the image, and the counterexample.
         """
         image = self._domain.image
+        self._can_change = True
         if found.exact is not None:
             return added, found
         point = found.point
