@@ -25,8 +25,8 @@ from bnncert.report.csv_export import write_csv
 from bnncert.report.page import write_page
 from bnncert.results.instance import Settings, attempt
 from bnncert.results.interval_batches import in_batches
-from bnncert.results.labelled_points import read_data
-from bnncert.results.plan import Selection, plan_run
+from bnncert.results.labelled_points import Selection, read_data
+from bnncert.results.plan import plan_run
 from bnncert.results.rows import Row
 from bnncert.results.runner import run_plan
 from bnncert.results.store import ResultsFile, read_recorded

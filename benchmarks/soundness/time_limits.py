@@ -27,7 +27,7 @@ from tests.large_networks import write_local_network
 
 import bnncert
 from benchmarks.soundness.part import Outcome
-from bnncert.results.configuration import RandomNetwork
+from bnncert.model.loading import RandomNetwork
 
 #: Wall time is what is measured, so nothing may run beside it.
 WORKERS = 1

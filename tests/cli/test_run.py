@@ -28,8 +28,8 @@ from bnncert import InputError, Network
 from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.report.summary import summarise
 from bnncert.results.instance import InstanceAnswer, Settings
-from bnncert.results.labelled_points import Data, read_data
-from bnncert.results.plan import Plan, Selection, plan_run
+from bnncert.results.labelled_points import Data, Selection, read_data
+from bnncert.results.plan import Plan, plan_run
 from bnncert.results.rows import Question, Row
 from bnncert.results.runner import Place, run_plan
 from bnncert.results.store import ResultsFile

@@ -24,7 +24,7 @@ from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
 from bnncert.report.page import write_page
 from bnncert.report.vnncomp_files import Line, ResultsTable
-from bnncert.results.config_reading import read_configuration
+from bnncert.results.configuration import read_configuration
 from bnncert.results.labelled_points import read_data
 from bnncert.results.store import ResultsFile, read_recorded
 from tests.competition_files import diamond, square

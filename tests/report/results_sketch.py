@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bnncert.results.schema import create_tables
+from bnncert.results.rows import create_tables
 
 NETWORK = {
     "model_hash": "a" * 64,

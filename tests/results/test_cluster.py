@@ -15,8 +15,8 @@ import pytest
 
 import bnncert
 from bnncert.errors import InputError, MissingExtraError
-from bnncert.results import workers
-from bnncert.results.config_reading import read_configuration
+from bnncert.results import runner
+from bnncert.results.configuration import read_configuration
 from bnncert.results.instance import InstanceAnswer
 from bnncert.results.plan import plan_experiment
 from bnncert.results.runner import Place, run_plan
@@ -131,7 +131,7 @@ def test_a_scheduler_that_is_not_there(folder: Path, experiment: Callable[..., O
 def test_what_is_not_an_address_is_refused_before_anything_else(
     folder: Path, experiment: Callable[..., Outcome], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "answer_on_cluster", None)
+    monkeypatch.setattr(runner, "answer_on_cluster", None)
     answer = experiment("tiny.json", "--scheduler", address)
     assert answer.code == 2
     assert answer.err.startswith(f"bnncert: --scheduler is '{address}'; expected HOST:PORT")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bnncert
-from bnncert.results.config_reading import read_configuration
+from bnncert.results.configuration import read_configuration
 from bnncert.results.plan import plan_experiment
 from bnncert.results.runner import Place, run_plan
 from bnncert.results.store import ResultsFile
@@ -21,7 +21,7 @@ DRIVER = """
 import os, random, signal, sqlite3, sys, time
 from pathlib import Path
 import bnncert.results.instance as answering
-from bnncert.results.config_reading import read_configuration
+from bnncert.results.configuration import read_configuration
 from bnncert.results.plan import plan_experiment
 from bnncert.results.runner import Place, run_plan
 from bnncert.results.store import ResultsFile

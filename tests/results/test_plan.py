@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from bnncert import BnncertError, Network
-from bnncert.model.loading import load_demo_network
+from bnncert.model.loading import RandomNetwork, load_demo_network
 from bnncert.regions.radii import read_radius
-from bnncert.results.config_reading import read_configuration
-from bnncert.results.configuration import RandomNetwork, random_points, with_changes
+from bnncert.results.configuration import read_configuration, with_changes
+from bnncert.results.labelled_points import random_points
 from bnncert.results.plan import Plan, plan_experiment
 from bnncert.results.runner import Estimate, duration
 from tests.results.tiny import CONFIG, INSTANCES, write_files

@@ -23,9 +23,8 @@ import bnncert
 from bnncert.engine.batches import BatchIntervals
 from bnncert.kernel.checker import check
 from bnncert.results import instance as answering
-from bnncert.results import interval_batches, workers
-from bnncert.results.config_reading import read_configuration
-from bnncert.results.configuration import with_changes
+from bnncert.results import interval_batches, runner
+from bnncert.results.configuration import read_configuration, with_changes
 from bnncert.results.instance import InstanceAnswer
 from bnncert.results.plan import Plan, plan_experiment
 from bnncert.results.runner import Place, run_plan
@@ -370,7 +369,7 @@ def test_an_instance_that_ends_its_workers_is_tried_twice_and_named(folder: Path
 def test_a_worker_that_ignores_the_clock_is_stopped(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(runner, "GRACE_SECONDS", 0.2)
     stopped: list[int] = []
 
     def stop_once(done: int, total: int, answer: InstanceAnswer | None) -> None:

@@ -20,8 +20,7 @@ import bnncert
 from bnncert import Ball, InputError, Network
 from bnncert.engine.verdict import Counterexample, Result, TargetResult
 from bnncert.report.page import write_page
-from bnncert.results.rows import InputRecord, InstanceKey, NetworkRecord, Row
-from bnncert.results.schema import FORMAT
+from bnncert.results.rows import FORMAT, InputRecord, InstanceKey, NetworkRecord, Row
 from bnncert.results.store import ResultsFile, read_recorded
 
 KEY = InstanceKey(

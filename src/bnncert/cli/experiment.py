@@ -111,8 +111,7 @@ def experiment(
 def _configuration(path: Path, changes: ChangeOptions) -> Configuration:
     """Read a configuration and apply the options of the command line."""
     from bnncert.cli.command_question import grid_option
-    from bnncert.results.config_reading import read_configuration
-    from bnncert.results.configuration import selected, with_changes
+    from bnncert.results.configuration import read_configuration, selected, with_changes
 
     if changes.timeout is not None:
         Deadline(changes.timeout)

@@ -153,8 +153,8 @@ def _planner(
     """Read the network and the points; return what plans the instances with a time limit."""
     from bnncert.cli.command_question import balls_option, large_radius, radius_option, read_network
     from bnncert.results.instance import PointSource, Settings
-    from bnncert.results.labelled_points import in_network_units, read_data
-    from bnncert.results.plan import Selection, plan_run
+    from bnncert.results.labelled_points import Selection, in_network_units, read_data
+    from bnncert.results.plan import plan_run
 
     network = read_network(model, answering.sign_zero, layers)
     source, index = point_source(points.data, None)

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
 from bnncert.errors import FormatError
 from bnncert.questions.faults.faults_answer import FaultBit
-from bnncert.results.rows import Kind, OtherAnswer
-from bnncert.results.schema import finite_number
+from bnncert.results.rows import Kind, OtherAnswer, finite_number
 from bnncert.results.store import Recorded
 
 #: Counts with more digits are shown in powers of ten, with this many digits.

@@ -124,8 +124,8 @@ def read_results(path: str | Path) -> ResultsOverview:
     --------
     >>> import tempfile
     >>> import bnncert
-    >>> from bnncert.results.labelled_points import Data
-    >>> from bnncert.results.plan import Selection, plan_run
+    >>> from bnncert.results.labelled_points import Data, Selection
+    >>> from bnncert.results.plan import plan_run
     >>> from bnncert.results.runner import run_plan
     >>> from bnncert.results.store import ResultsFile
     >>> from bnncert.model.loading import load_demo_images, load_demo_network

@@ -1,103 +1,36 @@
-"""The content of a configuration file; docs/experiments.md explains the keys."""
+"""The content of a configuration file, and its reading; docs/experiments.md explains the keys.
+
+Every mistake is reported with its line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
-import numpy as np
-import numpy.typing as npt
-
+from bnncert.engine.methods import REGISTRY
 from bnncert.engine.relaxations.linear import Form
+from bnncert.engine.solvers import SolverName
 from bnncert.errors import BnncertError, InputError
 from bnncert.model.description import SignZero
-from bnncert.model.network import Network
+from bnncert.model.formats.inputs import KEYED_SUFFIXES, split_key
+from bnncert.model.loading import RandomNetwork
+from bnncert.problem import Rivals, Ties, rivals_of
 from bnncert.regions import ChangeNorm
-from bnncert.regions.radii import VALUED, PixelScale, Radius, read_radius
+from bnncert.regions.radii import VALUED, PixelScale, Radius, check_clip, read_radius, read_step
+from bnncert.results.config_file import ConfigSection, Node, read_document
 from bnncert.results.instance import Settings
+from bnncert.results.labelled_points import DEMO_DATA, OWN, Selection, bundled_index
+from bnncert.results.rows import Question
 
-
-@dataclass(frozen=True)
-class RandomNetwork:
-    """A recipe: sizes with inputs and classes, and how many weights are zero.
-
-    `nonzeros` (of each row, all layers below the output) replaces the share `zeros`.  Every weight
-    is -1, 0 or +1; biases are uniform in [-1, 1] times the number of a row's non-zeros, so that
-    nearly all neurons of the first layer are unstable on the data box [-1, 1].  The last class has
-    no weights: with two classes the margin is a sum of +-1 times the last layer, as in the paper.
-    The network is the same for the same seed.
-    """
-
-    sizes: tuple[int, ...]
-    zeros: float = 0.0
-    nonzeros: int | None = None
-    seed: int = 0
-
-    @property
-    def text(self) -> str:
-        """The recipe in one line."""
-        share = f"zeros={self.zeros:g}" if self.nonzeros is None else f"nonzeros={self.nonzeros}"
-        return f"random:{'-'.join(map(str, self.sizes))} {share} seed={self.seed}"
-
-    def build(self) -> Network:
-        """Return the network."""
-        generator = np.random.default_rng(self.seed)
-        weights, biases = [], []
-        for below, above in pairwise(self.sizes[:-1]):
-            layer = self._layer(generator, above, below)
-            # A row of zeros would make a constant neuron.
-            empty = np.flatnonzero(~layer.any(axis=1))
-            layer[empty, generator.integers(0, below, empty.size)] = 1
-            weights.append(layer)
-            count = np.count_nonzero(layer, axis=1)
-            biases.append(generator.uniform(-1.0, 1.0, above) * count)
-        output = np.zeros((self.sizes[-1], self.sizes[-2]), dtype=np.int8)
-        output[:-1] = generator.choice(np.array([-1, 1], dtype=np.int8), size=output[:-1].shape)
-        weights.append(output)
-        biases.append(np.zeros(self.sizes[-1]))
-        return Network.from_arrays(weights, biases, input_lo=-1.0, input_hi=1.0)
-
-    def _layer(
-        self, generator: np.random.Generator, above: int, below: int
-    ) -> npt.NDArray[np.int8]:
-        signs = generator.choice(np.array([-1, 1], dtype=np.int8), size=(above, below))
-        if self.nonzeros is None:
-            signs[generator.random((above, below)) < self.zeros] = 0
-        elif self.nonzeros < below:
-            kept = np.zeros((above, below), dtype=bool)
-            for row in kept:
-                row[generator.choice(below, self.nonzeros, replace=False)] = True
-            signs[~kept] = 0
-        return signs
-
-
-def random_points(
-    network: Network, count: int, seed: int, clip: tuple[float, float] | None
-) -> npt.NDArray[np.float64]:
-    """Return uniform points of the data box ([-1, 1] if the network does not state one)."""
-    lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
-    if lo is None or hi is None:
-        lo, hi = -1.0, 1.0
-    generator = np.random.default_rng(seed)
-    return np.asarray(generator.uniform(lo, hi, size=(count, network.inputs)))
-
-
-#: Networks and data that come with bnncert.
+#: Networks that come with bnncert.
 DEMO_NETWORKS: dict[str, Literal["sparse", "dense", "certified"]] = {
     "demo:sparse": "sparse",
     "demo:dense": "dense",
     "demo:certified": "certified",
 }
-DEMO_DATA = "demo"
-
-
-def bundled_index(text: str) -> int | None:
-    """Return the number of the bundled image that demo:INDEX names, or None."""
-    number = text.removeprefix(f"{DEMO_DATA}:")
-    return int(number) if number != text and number.isdecimal() else None
 
 
 @dataclass(frozen=True)
@@ -124,9 +57,7 @@ class DataSource:
     """
 
     source: str | int | None
-    first: int
-    count: int | None
-    indices: tuple[int, ...] | None
+    selection: Selection
     line: int
     labels: str | None = None
 
@@ -134,7 +65,7 @@ class DataSource:
         """Return the points of another file, or of demo:INDEX, in the same selection."""
         index = bundled_index(text)
         if index is not None:
-            return DataSource(DEMO_DATA, index, 1, None, self.line)
+            return DataSource(DEMO_DATA, Selection(index, 1), self.line)
         # The labels of the configuration belong to other points.
         return replace(self, source=text, labels=None)
 
@@ -167,7 +98,6 @@ class Part:
     certificates: bool
     clip: tuple[float, float] | None
     scale: PixelScale | None
-    line: int
 
     def settings(self, norm: ChangeNorm, choice: MethodChoice) -> Settings:
         """Return the settings of the instances of a norm and a method."""
@@ -236,7 +166,7 @@ def with_changes(
         if labels is not None:
             points = replace(points, labels=labels)
         if count is not None:
-            points = replace(points, count=min(count, points.count or count))
+            points = replace(points, selection=points.selection.at_most(count))
         part = replace(part, data=points)
         if grid is not None:
             part = replace(part, common=replace(part.common, grid=grid))
@@ -297,3 +227,343 @@ def selected(
     used = {name for part in kept for name in part.networks}
     sources = tuple(n for n in configuration.networks if n.name in used)
     return replace(configuration, networks=sources, parts=tuple(kept))
+
+
+# -- reading ------------------------------------------------------------------------------
+
+_PART_KEYS = (
+    *("data", "norms", "radii", "methods", "question", "rivals", "ties", "timeout", "seed"),
+    *("certificates", "clip", "memory", "scale", "mean", "std", "grid", "within", "value"),
+)
+_TOP_KEYS = ("title", "networks", "parts", *_PART_KEYS)
+_NETWORK_KEYS = ("name", "file", "random", "sign_zero")
+_RANDOM_KEYS = ("sizes", "zeros", "nonzeros", "seed")
+_DATA_KEYS = ("file", "labels", "random", "count", "first", "indices")
+_METHOD_KEYS = ("method", "form", "samples", "solver", "timeout")
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read a configuration; the files that it names must exist, but they are not opened."""
+    root = read_document(path)
+    top = ConfigSection(path, root, "the configuration", _TOP_KEYS)
+    networks = _networks(top)
+    nodes = top.get("parts")
+    if nodes is None:
+        parts = [_part(ConfigSection(path, root, "the configuration", _TOP_KEYS), networks)]
+    else:
+        if not isinstance(nodes.value, list) or not nodes.value:
+            raise top.wrong(f"parts is {nodes.kind}; expected a list of mappings", nodes.line)
+        keys = ("networks", *_PART_KEYS)
+        parts = [
+            _part(ConfigSection(path, n, "the part", keys, top), networks) for n in nodes.value
+        ]
+    title = top.text("title") or path.stem
+    return Configuration(path, title, tuple(networks.values()), tuple(parts))
+
+
+def _networks(top: ConfigSection) -> dict[str, NetworkSource]:
+    node = top.need("networks")
+    if not isinstance(node.value, list) or not node.value:
+        raise top.wrong(f"networks is {node.kind}; expected a list of mappings", node.line)
+    found: dict[str, NetworkSource] = {}
+    for item in node.value:
+        section = ConfigSection(top.path, item, "the network", _NETWORK_KEYS)
+        name = section.as_text(section.need("name"), "name")
+        if name in found:
+            line = section.need("name").line
+            raise top.wrong(f"network {name} again; first in line {found[name].line}", line)
+        file, recipe = section.get("file"), section.get("random")
+        if file is not None and recipe is not None:
+            raise top.wrong(f"network {name} has a file and is random; give one", recipe.line)
+        source: str | RandomNetwork | None = None
+        if file is not None:
+            source = _file(section, file, tuple(DEMO_NETWORKS))
+        elif recipe is not None:
+            source = _recipe(section, recipe)
+        sign_zero: Any = section.chosen("sign_zero", get_args(SignZero))
+        found[name] = NetworkSource(name, source, sign_zero, section.line)
+    return found
+
+
+def _file(
+    section: ConfigSection,
+    node: Node,
+    bundled: tuple[str, ...],
+    key: str = "file",
+    *,
+    folders: bool = False,
+) -> str:
+    """Return the path of a file (or folder) that exists, as seen from here, or a bundled name."""
+    text = section.as_text(node, key)
+    if text in bundled:
+        return text
+    full = section.path.parent / text
+    try:
+        file = Path(split_key(str(full), KEYED_SUFFIXES)[0])
+        there = file.is_file() or (folders and file.is_dir())
+    except (OSError, ValueError):
+        # The text cannot be the name of a file.
+        there = False
+    if not there and text.startswith(DEMO_DATA):
+        raise section.wrong(f"file is {text}; bundled are {', '.join(bundled)}", node.line)
+    if not there:
+        raise section.wrong(f"{text}: no such file", node.line)
+    return str(full)
+
+
+def _recipe(section: ConfigSection, node: Node) -> RandomNetwork:
+    random = ConfigSection(section.path, node, "random", _RANDOM_KEYS)
+    sizes_node = random.need("sizes")
+    items = random.items("sizes") or []
+    sizes = tuple(random.as_integer(n, "size", 1) for n in items)
+    if len(sizes) < 3 or sizes[-1] < 2:
+        raise random.wrong(
+            f"sizes is {list(sizes)}; expected inputs, one layer or more, and at least 2 classes",
+            sizes_node.line,
+        )
+    zeros, nonzeros = random.number("zeros"), random.integer("nonzeros", 1)
+    if zeros is not None and nonzeros is not None:
+        raise random.wrong("zeros and nonzeros; give one", random.need("nonzeros").line)
+    if zeros is not None and not 0 <= zeros < 1:
+        raise random.wrong(
+            f"zeros is {zeros:g}; expected 0 <= zeros < 1", random.need("zeros").line
+        )
+    seed = random.integer("seed", 0)
+    return RandomNetwork(sizes, zeros or 0.0, nonzeros, seed or 0)
+
+
+def _data(section: ConfigSection) -> DataSource:
+    node = section.get("data")
+    if node is None:
+        return DataSource(None, Selection(), section.line)
+    if isinstance(node.value, str):
+        index = bundled_index(node.value)
+        if index is not None:
+            return DataSource(DEMO_DATA, Selection(index, 1), node.line)
+        file = _file(section, node, (DEMO_DATA,), folders=True)
+        return DataSource(file, Selection(), node.line)
+    data = ConfigSection(section.path, node, "data", _DATA_KEYS)
+    count, first = data.integer("count", 1), data.integer("first", 0)
+    nodes = data.items("indices")
+    indices = None if nodes is None else tuple(data.as_integer(n, "index", 0) for n in nodes)
+    if indices is not None and (count is not None or first is not None):
+        raise data.wrong("indices with count or first; give one", data.need("indices").line)
+    if indices is not None and len(set(indices)) < len(indices):
+        raise data.wrong("an index twice in indices", data.need("indices").line)
+    file_node, random = data.get("file"), data.get("random")
+    if file_node is not None and random is not None:
+        raise data.wrong("data is a file and random; give one", random.line)
+    source: str | int | None = None
+    if file_node is not None:
+        source = _file(data, file_node, (DEMO_DATA,), folders=True)
+    labels_node = data.get("labels")
+    labels = None if labels_node is None else _file(data, labels_node, (OWN,), "labels")
+    if labels_node is not None and random is not None:
+        raise data.wrong("random data has no labels", labels_node.line)
+    if random is not None:
+        recipe = ConfigSection(section.path, random, "random", ("seed",))
+        source = recipe.integer("seed", 0) or 0
+        if count is None:
+            raise data.wrong("random data has no count", random.line)
+    return DataSource(source, Selection(first or 0, count, indices), node.line, labels)
+
+
+def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part:
+    norm_nodes = section.items("norms") or [Node("linf", section.line)]
+    norms: list[Any] = [section.choice(n, "norm", get_args(ChangeNorm)) for n in norm_nodes]
+    methods = [_method(section, node) for node in section.items("methods") or []]
+    if not methods:
+        raise section.wrong(f"{section.what} has no methods")
+    question: Any = section.chosen("question", get_args(Question)) or "verify"
+    ties: Any = section.chosen("ties", get_args(Ties)) or "violation"
+    certificates = section.flag("certificates", False)
+    if question == "bound" and certificates:
+        line = section.need("certificates").line
+        raise section.wrong("certificates of bounds; only verdicts have them", line)
+    if question == "bound" and ties != "violation":
+        line = section.need("ties").line
+        raise section.wrong("ties have no meaning for a bound; leave them out", line)
+    part = Part(
+        networks=_chosen_networks(section, networks),
+        data=_data(section),
+        norms=_once(section, norms, norm_nodes, "norm"),
+        radii=_radii(section),
+        methods=tuple(methods),
+        common=Settings(
+            rivals=_rivals(section),
+            ties=ties,
+            timeout=section.positive("timeout", "seconds"),
+            seed=section.integer("seed", 0) or 0,
+            memory=section.positive("memory", "GB") or 4.0,
+            question=question,
+            grid=_grid(section),
+            within=_within(section, norms),
+            value=_value(section, norms),
+        ),
+        certificates=certificates,
+        clip=_clip(section),
+        scale=_scale(section),
+    )
+    for choice in part.methods:
+        for norm in part.norms:
+            try:
+                part.settings(norm, choice)
+            except BnncertError as error:
+                raise type(error)(f"{section.path}:{choice.line}: {error}") from error
+    return part
+
+
+def _once(
+    section: ConfigSection, values: list[Any], nodes: list[Node], what: str
+) -> tuple[Any, ...]:
+    """Return values that must all differ."""
+    for k, value in enumerate(values):
+        if value in values[:k]:
+            raise section.wrong(f"{what} {value} again", nodes[k].line)
+    return tuple(values)
+
+
+def _chosen_networks(
+    section: ConfigSection, networks: Mapping[str, NetworkSource]
+) -> tuple[str, ...]:
+    """Return the names of a part's networks: those it lists, or all."""
+    nodes = section.items("networks") if section.defaults is not None else None
+    if nodes is None or "networks" not in section.values:
+        return tuple(networks)
+    names = [section.as_text(node, "network") for node in nodes]
+    for name, node in zip(names, nodes, strict=True):
+        if name not in networks:
+            raise section.wrong(f"no network {name}; there is {', '.join(networks)}", node.line)
+    return _once(section, names, nodes, "network")
+
+
+def _radii(section: ConfigSection) -> tuple[Radius, ...]:
+    nodes = section.items("radii")
+    if nodes is None:
+        raise section.wrong(f"{section.what} has no radii")
+    expected = "a number >= 0, also as in 1px or 0.25 delta"
+    radii = []
+    for node in nodes:
+        words = expected if isinstance(node.value, str) else "a number >= 0"
+        radii.append(_length(section, node, "radius", words))
+    _once(section, [radius.text for radius in radii], nodes, "radius")
+    return tuple(radii)
+
+
+def _length(section: ConfigSection, node: Node, name: str, expected: str) -> Radius:
+    """Return a radius, a reach or the step of a grid."""
+    is_step = name == "grid"
+    value, line = node.value, node.line
+    found = read_step(value, line) if is_step else read_radius(value, line, name)
+    if found is None:
+        text = node.value if isinstance(node.value, str) else node.kind
+        raise section.wrong(f"{name} is {text}; expected {expected}", node.line)
+    return found
+
+
+def _grid(section: ConfigSection) -> Radius | None:
+    """Return the step of the grid that inputs are on."""
+    node = section.get("grid")
+    return None if node is None else _length(section, node, "grid", "a step > 0, also as in 1px")
+
+
+def _of_norms(
+    section: ConfigSection, key: str, owners: Sequence[str], norms: Sequence[ChangeNorm]
+) -> Node | None:
+    """Return the value of a key that belongs to some norms, if the part has one of them."""
+    node = section.get(key)
+    if node is None or set(owners) & set(norms):
+        return node
+    if key not in section.values:
+        # Stated for all parts, of which some have other norms.
+        return None
+    text = f"{key} belongs to norm {' or '.join(owners)}, not to {', '.join(norms)}"
+    raise section.wrong(text, node.line)
+
+
+def _within(section: ConfigSection, norms: Sequence[ChangeNorm]) -> Radius | None:
+    """Return by how much an input of an L0 ball may change."""
+    node = _of_norms(section, "within", ("l0",), norms)
+    expected = "a number >= 0, also as in 1px"
+    return None if node is None else _length(section, node, "within", expected)
+
+
+def _value(section: ConfigSection, norms: Sequence[ChangeNorm]) -> float | None:
+    """Return the value of a shape of change."""
+    node = _of_norms(section, "value", VALUED, norms)
+    return None if node is None else section.as_number(node, "value")
+
+
+def _rivals(section: ConfigSection) -> Rivals:
+    node = section.get("rivals")
+    if node is None:
+        return "all"
+    value: Any = node.value
+    if isinstance(value, list):
+        value = [section.as_integer(item, "rival", 0) for item in value]
+    try:
+        found = rivals_of(value)
+    except InputError as error:
+        raise section.wrong(str(error), node.line) from error
+    if found is None:
+        text = f"rivals is {node.kind}; expected all, runner-up, a class or a list of classes"
+        raise section.wrong(text, node.line)
+    return found
+
+
+def _clip(section: ConfigSection) -> tuple[float, float] | None:
+    node = section.get("clip")
+    if node is None:
+        return None
+    items = node.value if isinstance(node.value, list) else []
+    if len(items) != 2:
+        raise section.wrong(f"clip is {node.kind}; expected a list [LO, HI]", node.line)
+    try:
+        return check_clip(*(section.as_number(item, "clip") for item in items))
+    except InputError as error:
+        raise section.wrong(str(error), node.line) from error
+
+
+def _scale(section: ConfigSection) -> PixelScale | None:
+    """Return the scale of pixels: `scale: [LO, HI]`, or `mean` and `std`."""
+    given = {k: n for k in ("scale", "mean", "std") if (n := section.get(k)) is not None}
+    if not given:
+        return None
+    line = next(iter(given.values())).line
+    if set(given) not in ({"scale"}, {"mean", "std"}):
+        raise section.wrong(f"{' and '.join(given)}; expected scale, or mean and std", line)
+    values = {
+        key: [section.as_number(item, key) for item in section.items(key) or []] for key in given
+    }
+    try:
+        if "scale" not in given:
+            return PixelScale.normalised(values["mean"], values["std"])
+        if len(values["scale"]) != 2:
+            raise InputError("scale is not a list [LO, HI]")
+        return PixelScale.between(*values["scale"])
+    except InputError as error:
+        raise section.wrong(str(error), line) from error
+
+
+def _method(section: ConfigSection, node: Node) -> MethodChoice:
+    if isinstance(node.value, str):
+        node = Node({"method": node}, node.line, {"method": node.line})
+    part = ConfigSection(section.path, node, "the method", _METHOD_KEYS)
+    name_node = part.need("method")
+    name = part.as_text(name_node, "method")
+    if name not in {method.name for method in REGISTRY.all()}:
+        raise part.wrong(f"no method {name!r}; see bnncert methods", name_node.line)
+    for key in ("form", "samples", "solver"):
+        owners = REGISTRY.readers(key)
+        if (given := part.get(key)) is not None and name not in owners:
+            text = f"method {name} does not use {key}; it belongs to {', '.join(owners)}"
+            raise part.wrong(text, given.line)
+    form: Any = part.chosen("form", ("lattice", "soft"))
+    return MethodChoice(
+        name,
+        form,
+        part.integer("samples", 1),
+        part.chosen("solver", get_args(SolverName)),
+        part.positive("timeout", "seconds"),
+        node.line,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.errors import FormatError
+from bnncert.errors import FormatError, InputError
 from bnncert.model.formats.images import is_image, read_image
 from bnncert.model.formats.inputs import (
     as_pixels,
@@ -84,6 +84,38 @@ class Data:
         return label
 
 
+@dataclass(frozen=True)
+class Selection:
+    """The chosen points of the data."""
+
+    #: `count` points (default: all that follow) from number `first` on.
+    first: int = 0
+    count: int | None = None
+    #: The numbers of the points instead, from which `first` and `count` choose.
+    indices: Sequence[int] | None = None
+
+    def at_most(self, count: int) -> Selection:
+        """Choose the first `count` of these points, if there are more."""
+        known = self.count if self.indices is None else len(self.indices)
+        return replace(self, count=min(count, known or count))
+
+    def numbers(self, data: Data, network: Network) -> Sequence[int]:
+        """Return the numbers of the points, or raise if the data do not have them."""
+        where, total = data.where, data.count(network)
+        for index in self.indices or ():
+            if not 0 <= index < total:
+                raise InputError(f"{where}: index {index}; it holds points 0 to {total - 1}")
+        all_: Sequence[int] = range(total) if self.indices is None else self.indices
+        if not 0 <= self.first < len(all_):
+            last = len(all_) - 1
+            raise InputError(f"{where}: index {self.first}; it holds points 0 to {last}")
+        left = len(all_) - self.first
+        count = left if self.count is None else self.count
+        if not 1 <= count <= left:
+            raise InputError(f"{where}: count is {count}; from {self.first} on it holds {left}")
+        return all_[self.first : self.first + count]
+
+
 def read_data(text: str, labels: str | None = None, network: Network | None = None) -> Data:
     """Read points, and their labels from an array in the same file or from the file `labels`.
 
@@ -146,6 +178,27 @@ def _conversions(texts: Iterable[str], where: str) -> tuple[str, ...]:
         return ()
     parts = (f"{count} image(s) {text}" for text, count in counts.items())
     return (f"{where}: {'; '.join(parts)}",)
+
+
+#: The images that come with bnncert.
+DEMO_DATA = "demo"
+
+
+def bundled_index(text: str) -> int | None:
+    """Return the number of the bundled image that demo:INDEX names, or None."""
+    number = text.removeprefix(f"{DEMO_DATA}:")
+    return int(number) if number != text and number.isdecimal() else None
+
+
+def random_points(
+    network: Network, count: int, seed: int, clip: tuple[float, float] | None
+) -> npt.NDArray[np.float64]:
+    """Return uniform points of the data box ([-1, 1] if the network does not state one)."""
+    lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
+    if lo is None or hi is None:
+        lo, hi = -1.0, 1.0
+    generator = np.random.default_rng(seed)
+    return np.asarray(generator.uniform(lo, hi, size=(count, network.inputs)))
 
 
 #: The least number of inputs of what is taken for an image.

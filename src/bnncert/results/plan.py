@@ -16,21 +16,12 @@ from bnncert.arrays import FloatArray, numbers_hash
 from bnncert.engine.exact_classes import exact_classes
 from bnncert.errors import BnncertError, InputError
 from bnncert.model.formats.inputs import pick_point
-from bnncert.model.loading import load, load_demo_images, load_demo_network
+from bnncert.model.loading import RandomNetwork, load, load_demo_images, load_demo_network
 from bnncert.model.network import Network
 from bnncert.problem import Rivals, rivals_text, robustness
 from bnncert.regions import Ball, Grid
 from bnncert.regions.radii import inputs_text, radius_text
-from bnncert.results.configuration import (
-    DEMO_DATA,
-    DEMO_NETWORKS,
-    Configuration,
-    DataSource,
-    NetworkSource,
-    Part,
-    RandomNetwork,
-    random_points,
-)
+from bnncert.results.configuration import DEMO_NETWORKS, Configuration, NetworkSource, Part
 from bnncert.results.instance import (
     Balls,
     Instance,
@@ -39,7 +30,14 @@ from bnncert.results.instance import (
     Settings,
     certificate_name,
 )
-from bnncert.results.labelled_points import Data, in_network_units, read_data
+from bnncert.results.labelled_points import (
+    DEMO_DATA,
+    Data,
+    Selection,
+    in_network_units,
+    random_points,
+    read_data,
+)
 from bnncert.results.rows import InstanceKey, LabelSource, NetworkRecord
 
 #: Data that was read: the source, its labels, and the shape and classes of the network.
@@ -63,33 +61,6 @@ class Plan:
     def groups(self) -> dict[InstanceGroup, int]:
         """Return the number of instances of each kind, in the order of the plan."""
         return Counter(instance.group for instance in self.instances)
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The chosen points of the data."""
-
-    #: `count` points (default: all that follow) from number `first` on.
-    first: int = 0
-    count: int | None = None
-    #: The numbers of the points instead, from which `first` and `count` choose.
-    indices: Sequence[int] | None = None
-
-    def numbers(self, data: Data, network: Network) -> Sequence[int]:
-        """Return the numbers of the points, or raise if the data do not have them."""
-        where, total = data.where, data.count(network)
-        for index in self.indices or ():
-            if not 0 <= index < total:
-                raise InputError(f"{where}: index {index}; it holds points 0 to {total - 1}")
-        all_: Sequence[int] = range(total) if self.indices is None else self.indices
-        if not 0 <= self.first < len(all_):
-            last = len(all_) - 1
-            raise InputError(f"{where}: index {self.first}; it holds points 0 to {last}")
-        left = len(all_) - self.first
-        count = left if self.count is None else self.count
-        if not 1 <= count <= left:
-            raise InputError(f"{where}: count is {count}; from {self.first} on it holds {left}")
-        return all_[self.first : self.first + count]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +156,8 @@ def plan_experiment(configuration: Configuration) -> Plan:
                 raise configuration.wrong(part.data.line, error) from error
             # A results file has one data box for each network: that of the first part.
             scaled.setdefault(name, network)
-            selection, points = _selection(part.data), _point_source(part)
-            subject = _Subject(name, network, data, selection, part.clip, points)
+            points = _point_source(part)
+            subject = _Subject(name, network, data, part.data.selection, part.clip, points)
             for instance in _part_instances(configuration, part, subject, notes):
                 instances.setdefault(instance.key.digest, instance)
     networks |= scaled
@@ -373,14 +344,6 @@ def _point_source(part: Part) -> PointSource:
     return PointSource(source, "" if part.scale is None else part.scale.options)
 
 
-def _selection(points: DataSource) -> Selection:
-    """Return the selection of a part; the command line may reduce the number of points."""
-    count = points.count
-    if points.indices is not None and count is not None:
-        count = min(count, len(points.indices))
-    return Selection(points.first, count, points.indices)
-
-
 def _load_networks(configuration: Configuration) -> dict[str, Network]:
     """Load all networks by name; two names for one network are a mistake."""
     networks: dict[str, Network] = {}
@@ -417,8 +380,8 @@ def _load_data(part: Part, network: Network, files: dict[_DataKey, Data]) -> Dat
     if source is None:
         raise InputError("there is no data; give it with --data FILE")
     if isinstance(source, int):
-        count = part.data.count or 1
-        points = random_points(network, part.data.first + count, source, part.clip)
+        chosen = part.data.selection
+        points = random_points(network, chosen.first + (chosen.count or 1), source, part.clip)
         return Data(points, None, f"random points of seed {source}")
     # Images are converted to the channels of the network, and folders stand for its classes.
     key = source, part.data.labels, network.input_shape, network.classes

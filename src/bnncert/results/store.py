@@ -19,6 +19,7 @@ import numpy as np
 from bnncert.errors import FormatError, InputError, reason
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, check_regular, too_many
 from bnncert.results.rows import (
+    SCHEMA_VERSION,
     Evidence,
     InputRecord,
     InstanceKey,
@@ -26,11 +27,8 @@ from bnncert.results.rows import (
     NetworkRecord,
     OtherAnswer,
     Row,
-    checked_answer,
-)
-from bnncert.results.schema import (
-    SCHEMA_VERSION,
     check_cells,
+    checked_answer,
     create_tables,
     finite_number,
     plain_tables,

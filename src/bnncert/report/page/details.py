@@ -25,8 +25,7 @@ from bnncert.engine.verdict import tie_text
 from bnncert.regions.pictures import as_image, difference, png_bytes, shades
 from bnncert.regions.radii import radius_text
 from bnncert.report.page.table_data import shortened
-from bnncert.results.rows import Evidence, NetworkRecord, Row
-from bnncert.results.schema import finite_number
+from bnncert.results.rows import Evidence, NetworkRecord, Row, finite_number
 from bnncert.results.store import Recorded
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from bnncert import BnncertError
 from bnncert.errors import FormatError, MissingExtraError
+from bnncert.model.loading import RandomNetwork
 from bnncert.results.config_file import find_configuration, shipped_names
-from bnncert.results.config_reading import read_configuration
-from bnncert.results.configuration import Configuration, RandomNetwork, with_changes
+from bnncert.results.configuration import Configuration, read_configuration, with_changes
 from tests.results.tiny import CONFIG
 
 needs_yaml = pytest.mark.skipif(
@@ -69,7 +69,7 @@ def test_what_a_file_says(folder: Path) -> None:
         "runner-up",
         20.0,
     )
-    assert (part.data.source, part.data.count, part.certificates) == ("demo", 5, False)
+    assert (part.data.source, part.data.selection.count, part.certificates) == ("demo", 5, False)
 
 
 @needs_yaml
@@ -197,11 +197,11 @@ def test_changes_from_the_command_line(folder: Path) -> None:
     config = read_configuration(Path("tiny.json"))
     changed = with_changes(config, networks={"dice": "x.npz"}, data="y.npy", count=2, timeout=4)
     assert [n.source for n in changed.networks] == ["net.npz", "x.npz"]
-    assert [(p.data.source, p.data.count, p.common.timeout) for p in changed.parts] == [
+    assert [(p.data.source, p.data.selection.count, p.common.timeout) for p in changed.parts] == [
         ("y.npy", 2, 4)
     ] * 2
     # At most: a part that has fewer keeps its own number.
-    assert with_changes(config, count=9).parts[1].data.count == 3
+    assert with_changes(config, count=9).parts[1].data.selection.count == 3
     with pytest.raises(BnncertError, match="--network names cube"):
         with_changes(config, networks={"cube": "x.npz"})
 
@@ -225,7 +225,10 @@ def test_the_bundled_ones_can_be_read() -> None:
         if name.endswith("-reduced"):
             assert name.removesuffix("-reduced") in names
             assert limits == {60.0}
-            assert all((p.data.count or len(p.data.indices or ())) <= 20 for p in config.parts)
+            assert all(
+                (p.data.selection.count or len(p.data.selection.indices or ())) <= 20
+                for p in config.parts
+            )
         else:
             assert f"{name}-reduced" in names
             assert limits in ({600.0}, {3600.0})
@@ -241,7 +244,7 @@ def test_the_linf_table_asks_what_the_paper_asks() -> None:
         ("BNN2",): ["0.25 delta", "0.5 delta", "0.75 delta"],
     }
     for part in config.parts:
-        assert (part.common.rivals, part.common.timeout, part.data.count) == (
+        assert (part.common.rivals, part.common.timeout, part.data.selection.count) == (
             "runner-up",
             600.0,
             100,
