@@ -22,22 +22,24 @@ ZERO: Final = Fraction(0)
 ONE: Final = Fraction(1)
 
 
-class Linear(NamedTuple):
-    """An affine form; input ``X_i`` has the key ``i``, output ``Y_j`` the key ``-1 - j``.
+#: The numbers of the variables in a product, in ascending order; input ``X_i`` has the number
+#: ``i``, output ``Y_j`` the number ``-1 - j``.
+Monomial: TypeAlias = tuple[int, ...]
 
-    The dictionary is never changed after construction.
-    """
 
-    coefficients: dict[int, Fraction]
+class Polynomial(NamedTuple):
+    """A polynomial; the dictionary is never changed after construction."""
+
+    coefficients: dict[Monomial, Fraction]
     constant: Fraction
 
 
-def variable(letter: str, index: int) -> Linear:
-    """Make the form that is the variable ``X_index`` or ``Y_index``."""
-    return Linear({index if letter == "X" else -1 - index: ONE}, ZERO)
+def variable(letter: str, index: int) -> Polynomial:
+    """Make the polynomial that is the variable ``X_index`` or ``Y_index``."""
+    return Polynomial({(index if letter == "X" else -1 - index,): ONE}, ZERO)
 
 
-def add(terms: Sequence[Linear]) -> Linear:
+def add(terms: Sequence[Polynomial]) -> Polynomial:
     """Add up several of them; terms that cancel are left out."""
     largest = max(range(len(terms)), key=lambda k: len(terms[k].coefficients))
     total = dict(terms[largest].coefficients)
@@ -53,88 +55,50 @@ def add(terms: Sequence[Linear]) -> Linear:
                 total[key] = value
             else:
                 del total[key]
-    return Linear(total, constant)
+    return Polynomial(total, constant)
 
 
-def scale(term: Linear, factor: Fraction) -> Linear:
-    """Multiply a form by a number."""
+def scale(term: Polynomial, factor: Fraction) -> Polynomial:
+    """Multiply by a number."""
     if not factor:
-        return Linear({}, ZERO)
-    return Linear(
+        return Polynomial({}, ZERO)
+    return Polynomial(
         {key: coefficient * factor for key, coefficient in term.coefficients.items()},
         term.constant * factor,
     )
 
 
-def negate(term: Linear) -> Linear:
-    """Negate a form."""
-    return Linear({key: -value for key, value in term.coefficients.items()}, -term.constant)
+def negate(term: Polynomial) -> Polynomial:
+    """Multiply by -1."""
+    return Polynomial({key: -value for key, value in term.coefficients.items()}, -term.constant)
 
 
-def subtract(left: Linear, right: Linear) -> Linear:
-    """Subtract a form from another."""
+def subtract(left: Polynomial, right: Polynomial) -> Polynomial:
+    """Subtract a polynomial from another."""
     # Nearly all comparisons of a large file are bounds X_i <= c or c <= X_i: the general sum is
     # not needed for them.
     if not right.coefficients and not left.constant:
-        return Linear(left.coefficients, -right.constant)
+        return Polynomial(left.coefficients, -right.constant)
     if not left.coefficients and not right.constant:
-        return Linear(negate(right).coefficients, left.constant)
+        return Polynomial(negate(right).coefficients, left.constant)
     return add([left, negate(right)])
 
 
-class Quadratic(NamedTuple):
-    """A polynomial of degree at most 2.
-
-    `squares` maps pairs of keys of :class:`Linear`, the smaller one first, to coefficients.
-    """
-
-    linear: Linear
-    squares: dict[tuple[int, int], Fraction]
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether no variable occurs."""
-        return not self.linear.coefficients and not self.squares
-
-    @staticmethod
-    def sum(terms: Sequence[Quadratic]) -> Quadratic:
-        """Add up several of them; terms that cancel are left out."""
-        linear = add([term.linear for term in terms])
-        largest = max(range(len(terms)), key=lambda k: len(terms[k].squares))
-        total = dict(terms[largest].squares)
-        for k, term in enumerate(terms):
-            if k != largest:
-                for key, coefficient in term.squares.items():
-                    total[key] = total.get(key, ZERO) + coefficient
-                    if not total[key]:
-                        del total[key]
-        return Quadratic(linear, total)
-
-    def times(self, factor: Fraction) -> Quadratic:
-        """Multiply by a number."""
-        squares = {key: value * factor for key, value in self.squares.items()} if factor else {}
-        return Quadratic(scale(self.linear, factor), squares)
-
-    def negated(self) -> Quadratic:
-        """Multiply by -1."""
-        return Quadratic(negate(self.linear), {key: -v for key, v in self.squares.items()})
-
-
-def product(left: Linear, right: Linear) -> Quadratic:
-    """Multiply two affine forms."""
-    squares: dict[tuple[int, int], Fraction] = {}
+def product(left: Polynomial, right: Polynomial) -> Polynomial:
+    """Multiply two polynomials of degree one."""
+    found: dict[Monomial, Fraction] = {}
     for i, a in left.coefficients.items():
         for j, b in right.coefficients.items():
-            key = (i, j) if i <= j else (j, i)
-            squares[key] = squares.get(key, ZERO) + a * b
-    linear = add(
+            key = tuple(sorted(i + j))
+            found[key] = found.get(key, ZERO) + a * b
+    return add(
         [
-            scale(Linear(left.coefficients, ZERO), right.constant),
-            scale(Linear(right.coefficients, ZERO), left.constant),
-            Linear({}, left.constant * right.constant),
+            Polynomial({key: value for key, value in found.items() if value}, ZERO),
+            scale(Polynomial(left.coefficients, ZERO), right.constant),
+            scale(Polynomial(right.coefficients, ZERO), left.constant),
+            Polynomial({}, left.constant * right.constant),
         ]
     )
-    return Quadratic(linear, {key: value for key, value in squares.items() if value})
 
 
 # -- normal form --------------------------------------------------------------------------
@@ -279,18 +243,18 @@ class DisjunctiveForm:
         """Make the error for a line of this text."""
         return error_at(self.path, line, found, expected)
 
-    def literal(self, form: Linear, strict: bool, line: int) -> Formula:
-        """Write ``form <= 0`` (``< 0`` when strict) as a formula."""
+    def literal(self, form: Polynomial, strict: bool, line: int) -> Formula:
+        """Write ``form <= 0`` (``< 0`` when strict) as a formula, for a form of degree one."""
         coefficients, constant = form
         if not coefficients:
             return [()] if constant < 0 or (constant == 0 and not strict) else []
         if len(coefficients) == 1:
-            [(key, coefficient)] = coefficients.items()
+            [((key,), coefficient)] = coefficients.items()
             if key >= 0:
                 bound = ((key, -constant / coefficient),)
                 return [(Block(upper=bound) if coefficient > 0 else Block(lower=bound),)]
-        inputs = tuple(sorted((k, c) for k, c in coefficients.items() if k >= 0))
-        outputs = tuple(sorted((-1 - k, c) for k, c in coefficients.items() if k < 0))
+        inputs = tuple(sorted((k, c) for (k,), c in coefficients.items() if k >= 0))
+        outputs = tuple(sorted((-1 - k, c) for (k,), c in coefficients.items() if k < 0))
         if inputs and outputs:
             names = self.place("X", inputs[0][0])[0], self.place("Y", outputs[0][0])[0]
             found = f"a comparison of input {names[0]} with output {names[1]}"

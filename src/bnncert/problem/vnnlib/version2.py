@@ -32,9 +32,12 @@ from bnncert.problem.vnnlib.disjunctive_form import (
     Cylinder,
     DisjunctiveForm,
     Formula,
-    Linear,
-    Quadratic,
+    Polynomial,
+    add,
+    negate,
     product,
+    scale,
+    subtract,
     variable,
 )
 from bnncert.problem.vnnlib.query import (
@@ -229,7 +232,7 @@ def parse_version2(text: str, path: str) -> Specification:
 class _Value(NamedTuple):
     """An arithmetic expression and the line on which it starts."""
 
-    polynomial: Quadratic
+    polynomial: Polynomial
     line: int
 
 
@@ -266,7 +269,7 @@ class _TreeReader:
         self.lines = lines
         self.disjunctive = DisjunctiveForm(path, self.place)
         self.tensors: dict[str, _Tensor] = {}
-        self.leaves: dict[tuple[str, int], tuple[Quadratic, Instruction]] = {}
+        self.leaves: dict[tuple[str, int], tuple[Polynomial, Instruction]] = {}
         self.program: list[Instruction] = []
         self.values: list[_Value] = []
         self.formulas: list[tuple[Formula, int]] = []
@@ -398,14 +401,11 @@ class _TreeReader:
             polynomial, instruction = self.variable(node)
         else:
             value = Fraction(str(node.lexeme))
-            polynomial, instruction = (
-                Quadratic(Linear({}, value), {}),
-                Instruction("number", 0, value),
-            )
+            polynomial, instruction = Polynomial({}, value), Instruction("number", 0, value)
         self.values.append(_Value(polynomial, int(node.line)))
         self.program.append(instruction)
 
-    def variable(self, node: Any) -> tuple[Quadratic, Instruction]:
+    def variable(self, node: Any) -> tuple[Polynomial, Instruction]:
         tensor = self.tensors[str(node.name)]
         letter, shape, indices = tensor.letter, tensor.shape, tuple(node.indices)
         if len(indices) != len(shape) or any(
@@ -417,8 +417,7 @@ class _TreeReader:
             index = index * size + i
         index += tensor.start
         if (letter, index) not in self.leaves:
-            made = Quadratic(variable(letter, index), {}), Instruction(letter, index)
-            self.leaves[letter, index] = made
+            self.leaves[letter, index] = variable(letter, index), Instruction(letter, index)
         return self.leaves[letter, index]
 
     def calculate(self, operation: str, size: int) -> None:
@@ -426,15 +425,15 @@ class _TreeReader:
         del self.values[-size:]
         line = operands[0].line
         terms = [value.polynomial for value in operands]
-        if self.integers is not None and any(k >= 0 for t in terms for k in t.linear.coefficients):
+        if self.integers is not None and any(k[0] >= 0 for t in terms for k in t.coefficients):
             # The standard does not say whether sums of integers wrap around.
             found = f"arithmetic with inputs of type {self.integers.name}"
             raise self.error(found, "comparisons of single inputs", line)
         if operation == "+":
-            result = Quadratic.sum(terms)
+            result = add(terms)
         elif operation == "-":
-            rest = [term.negated() for term in terms[1:]]
-            result = Quadratic.sum([terms[0], *rest]) if rest else terms[0].negated()
+            rest = [negate(term) for term in terms[1:]]
+            result = add([terms[0], *rest]) if rest else negate(terms[0])
         else:
             result = terms[0]
             for term in terms[1:]:
@@ -442,23 +441,23 @@ class _TreeReader:
         self.values.append(_Value(result, line))
         self.program.append(Instruction(operation, size))
 
-    def multiply(self, left: Quadratic, right: Quadratic, line: int) -> Quadratic:
-        if right.is_constant:
-            return left.times(right.linear.constant)
-        if left.is_constant:
-            return right.times(left.linear.constant)
-        if left.squares or right.squares:
+    def multiply(self, left: Polynomial, right: Polynomial, line: int) -> Polynomial:
+        if not right.coefficients:
+            return scale(left, right.constant)
+        if not left.coefficients:
+            return scale(right, left.constant)
+        if any(len(key) > 1 for key in (*left.coefficients, *right.coefficients)):
             raise self.error("a product of three variables", "at most two (unsupported)", line)
-        self.product_size += len(left.linear.coefficients) * len(right.linear.coefficients)
+        self.product_size += len(left.coefficients) * len(right.coefficients)
         if self.product_size > MAX_PRODUCT_SIZE:
             found = "products of sums that are too large"
             raise self.error(found, f"at most {MAX_PRODUCT_SIZE} terms", line)
-        return product(left.linear, right.linear)
+        return product(left, right)
 
     def compare(self, operation: str) -> None:
         left, right = self.values[-2:]
         del self.values[-2:]
-        difference = Quadratic.sum([left.polynomial, right.polynomial.negated()])
+        difference = subtract(left.polynomial, right.polynomial)
         line = left.line
         differs = operation == "!="
         # The program has no instruction for x != y: it is written as the negation of x = y.
@@ -467,38 +466,38 @@ class _TreeReader:
             self.program.append(Instruction("not", 1))
         literals = []
         for relation in ("<", ">") if differs else AFFIRMED[operation]:
-            form = difference if relation[0] == "<" else difference.negated()
+            form = difference if relation[0] == "<" else negate(difference)
             literals.append(self.literal(form, len(relation) == 1, line))
         join = self.disjunctive.disjoin if differs else self.disjunctive.conjoin
         self.formulas.append((literals[0] if len(literals) == 1 else join(literals, line), line))
 
-    def literal(self, form: Quadratic, strict: bool, line: int) -> Formula:
+    def literal(self, form: Polynomial, strict: bool, line: int) -> Formula:
         """Turn ``form <= 0`` (``< 0`` when strict) into a formula."""
-        if not form.squares:
-            return self.disjunctive.literal(form.linear, strict, line)
-        coefficients = form.linear.coefficients
+        squares = {key: c for key, c in form.coefficients.items() if len(key) == 2}
+        if not squares:
+            return self.disjunctive.literal(form, strict, line)
+        coefficients = {key[0]: c for key, c in form.coefficients.items() if len(key) == 1}
         ball = "a Euclidean ball of inputs or something linear (more is unsupported)"
-        for i, j in form.squares:
+        for i, j in squares:
             if i < 0:
                 name = self.place("Y", -1 - i)[0]
                 raise self.error(f"a product with output {name}", ball, line)
             if i != j:
                 names = self.place("X", i)[0], self.place("X", j)[0]
                 raise self.error(f"a product of {names[0]} and {names[1]}", ball, line)
-        factors = set(form.squares.values())
+        factors = set(squares.values())
         if len(factors) > 1:
             raise self.error("squares with different factors", ball, line)
         for key in coefficients:
-            if (key, key) not in form.squares:
+            if (key, key) not in squares:
                 name = self.place("X", key)[0] if key >= 0 else self.place("Y", -1 - key)[0]
                 raise self.error(f"squares next to {name} without its square", ball, line)
         # a sum x_i^2 + sum b_i x_i + k = a (sum (x_i - c_i)^2 - r^2) with c_i = -b_i / 2a.
         (factor,) = factors
         centre = tuple(
-            (i, -coefficients.get(i, ZERO) / (2 * factor))
-            for i in sorted(i for i, _ in form.squares)
+            (i, -coefficients.get(i, ZERO) / (2 * factor)) for i in sorted(i for i, _ in squares)
         )
-        squared_radius = sum((c * c for _, c in centre), -form.linear.constant / factor)
+        squared_radius = sum((c * c for _, c in centre), -form.constant / factor)
         if factor < 0:
             if squared_radius < 0 or (squared_radius == 0 and not strict):
                 return [()]
