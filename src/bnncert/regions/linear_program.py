@@ -236,14 +236,6 @@ def _to_highs(program: LinearProgram) -> Any:
     return model
 
 
-@dataclass(frozen=True, eq=False)
-class LinearMaximum:
-    """A point that nearly attains the maximum, or None, and multipliers."""
-
-    point: FloatArray | None
-    multipliers: FloatArray
-
-
 class LinearMaxima:
     """max v.x over A x <= b, lo <= x <= hi, for one v after the other.
 
@@ -265,13 +257,13 @@ class LinearMaxima:
             )
         )
 
-    def solve(self, v: FloatArray) -> LinearMaximum:
-        """Maximise v.x."""
+    def solve(self, v: FloatArray) -> tuple[FloatArray | None, FloatArray]:
+        """Maximise v.x: a point that nearly attains the maximum, or None, and multipliers."""
         self._model.set_cost(-v, 0.0)
         found = self._model.solve(Deadline(None))
         # The multiplier of an active upper limit is negative in the minimisation of -v.x.
         y = self._none if found.multipliers is None else np.maximum(-found.multipliers, 0.0)
-        return LinearMaximum(found.point, y)
+        return found.point, y
 
 
 # -- regions as variables --------------------------------------------------------------------

@@ -87,16 +87,16 @@ class Polytope(Region):
         lo, hi = np.append(self.lo, -2 * deepest - 1), np.append(self.hi, width + 1)
         from bnncert.regions.linear_program import LinearMaxima  # HiGHS is imported on use
 
-        answer = LinearMaxima(np.hstack([matrix, norm]), right, lo, hi).solve(cost)
-        if answer.point is None:
+        point, multipliers = LinearMaxima(np.hstack([matrix, norm]), right, lo, hi).solve(cost)
+        if point is None:
             raise InputError("no point of the polytope could be found")
-        if answer.point[-1] < 0:
+        if point[-1] < 0:
             # The polytope is empty iff some y >= 0 has y'(Ax - b) > 0 on the whole box.
             y = np.zeros(self.right.size)
-            y[used] = answer.multipliers
+            y[used] = multipliers
             if self._farkas_margin(y) > 0:
                 raise EmptyRegionError("the region is empty: the polytope has no point in its box")
-        return np.clip(answer.point[:-1], self.lo, self.hi)
+        return np.clip(point[:-1], self.lo, self.hi)
 
     def _farkas_margin(self, y: FloatArray) -> float:
         """Bound the minimum of y'(Ax - b) over the box from below, rounding included."""
@@ -123,7 +123,7 @@ class Polytope(Region):
         from bnncert.regions.linear_program import LinearMaxima  # HiGHS is imported on use
 
         maxima = LinearMaxima(self.matrix, self.right, self.lo, self.hi)
-        found = [maxima.solve(v).multipliers for v in directions]
+        found = [maxima.solve(v)[1] for v in directions]
         return np.reshape(found, (len(found), self.right.size))
 
     def _contains(self, point: Point) -> bool:

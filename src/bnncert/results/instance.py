@@ -42,6 +42,10 @@ from bnncert.regions import (
 from bnncert.regions.radii import GRIDLESS, VALUED, Radius, is_union
 from bnncert.results.rows import InstanceKey, LabelSource, Question, Row
 
+#: Norms that leave some inputs as they are.  A model reads its pixels as float32 numbers, and
+#: unchanged pixels have exactly these values.
+SINGLE = ("l0", "patch", "shift")
+
 
 @dataclass(frozen=True, eq=False)
 class Balls:
@@ -75,8 +79,10 @@ class Balls:
         Raises InputError if the network does not state the unit of a number, or the norm does not
         use it.
         """
+        lo: Any
+        hi: Any
         lo, hi = (network.input_lo, network.input_hi) if clip is None else clip
-        reach = None
+        reach = values = None
         if within is not None:
             if norm != "l0":
                 raise InputError(f"within belongs to norm l0; the norm is {norm}")
@@ -85,33 +91,23 @@ class Balls:
             raise InputError(f"value belongs to norm {' or '.join(VALUED)}; the norm is {norm}")
         if grid is not None and norm in GRIDLESS:
             raise InputError(f"norm {norm} has no grid; leave it out")
-        if norm in SHAPES:
-            made = Balls(norm, lo, hi, value=value, shape=network.input_shape)
-            if grid is None and norm in ("brightness", "contrast"):
-                return made
-            if grid is None:
-                lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
-                return replace(made, lo=lo, hi=hi)
-            gridded = Balls.of(network, name, "linf", clip, grid=grid)
-            return replace(gridded, norm=norm, value=value, shape=network.input_shape)
-        if grid is None and norm != "l0":
-            return Balls(norm, lo, hi)
-        # A model reads its pixels as float32 numbers; unchanged pixels have exactly these values.
-        lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
-        if grid is None:
-            return Balls(norm, lo, hi, None, reach)
-        # Pixel 0 is the lower end of the network's own data box, also with a clip.
-        origin = lo if network.input_lo is None else _as_float32(network.input_lo)
-        values = Grid(grid.in_units(network, name, "linf", None), 0.0 if origin is None else origin)
-        if lo is not None and hi is not None:
-            # Raises if the step does not fit the data box, for any centre.
-            corner = np.broadcast_to(lo, (network.inputs,))
-            Ball("linf", corner, float(np.max(hi - lo)), lo, hi, values)
-        return Balls(norm, lo, hi, values, reach)
+        if grid is not None or norm in SINGLE:
+            lo, hi = (None if v is None else _as_float32(v) for v in (lo, hi))
+        if grid is not None:
+            # Pixel 0 is the lower end of the network's own data box, also with a clip.
+            start = lo if network.input_lo is None else _as_float32(network.input_lo)
+            step = grid.in_units(network, name, "linf", None)
+            values = Grid(step, 0.0 if start is None else start)
+            if lo is not None and hi is not None:
+                # Raises if the step does not fit the data box, for any centre.
+                corner = np.broadcast_to(lo, (network.inputs,))
+                Ball("linf", corner, float(np.max(hi - lo)), lo, hi, values)
+        shape = network.input_shape if norm in SHAPES else ()
+        return Balls(norm, lo, hi, values, reach, value, shape)
 
     def centre(self, point: FloatArray) -> FloatArray:
         """Return the point with the values that the network reads."""
-        is_real = self.grid is None and self.norm not in ("l0", "patch", "shift")
+        is_real = self.grid is None and self.norm not in SINGLE
         return point if is_real else _as_float32(point)
 
     def around(self, centre: FloatArray, radius: float | None) -> Neighbourhood:

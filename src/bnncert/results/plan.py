@@ -100,21 +100,9 @@ def plan_run(
 ) -> Plan:
     """Plan the questions about one network, radius by radius.
 
-    Parameters
-    ----------
-    selection
-        Which points (default: all).
-    clip
-        The data box (default: the network's own).
-    certificates
-        Whether verdicts get certificates.
-    points
-        The names of the data and of its scale that the rows record (default: the file).
-
-    Raises
-    ------
-    InputError
-        If one of the questions cannot be asked.
+    By default they are about all points and the network's own data box.  `points` are the names of
+    the data and of its scale that the rows record (default: the file).  Raises InputError if one of
+    the questions cannot be asked.
     """
     if not radii:
         raise InputError("no radius given")

@@ -226,43 +226,28 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True)
 class OtherAnswer:
-    """One answer to a question about one input.
-
-    Attributes
-    ----------
-    kind
-        The command that gave the answer.
-    model_hash, input_hash
-        The network and the input; the tables `networks` and `inputs` describe them.
-    input_name
-        The input as the command names it, such as `demo:0` or `FILE [3]`.
-    label, labels
-        The class that is asked about, and where it comes from.
-    region
-        The inputs that the answer is about, in words.
-    settings
-        JSON: everything else that distinguishes two questions.
-    status, summary
-        The answer as one word and as one sentence.
-    payload
-        JSON: the answer as the command's `--json` has it.
-    certificate
-        The file of the certificate, relative to the folder of the results file.
-    """
+    """One answer to a question about one input."""
 
     kind: Kind
     model_hash: str
+    #: The input as the command names it, such as `demo:0` or `FILE [3]`.
     input_name: str
     input_hash: str
+    #: The class that is asked about.
     label: int
+    #: The inputs that the answer is about, in words.
     region: str
+    #: JSON: everything else that distinguishes two questions.
     settings: str
+    #: The answer as one word and as one sentence.
     status: str
     summary: str
     seconds: float
+    #: JSON: the answer as the command's `--json` has it.
     payload: str
     version: str
     finished_at: str
+    #: The file of the certificate, relative to the folder of the results file.
     certificate: str | None = None
     labels: LabelSource = "unknown"
     #: The number of the answer in its file; 0 if it does not come from a file.

@@ -170,29 +170,20 @@ class ResultsFile:
 
     def add(self, *rows: Row) -> int:
         """Write rows to the disk together; return how many questions had no answer before."""
-        names = ("key", *_KEY_COLUMNS, *_ROW_COLUMNS)
-        marks = ", ".join("?" * len(names))
-        cells = [
-            (
-                row.key.digest,
-                *(getattr(row.key, name) for name in _KEY_COLUMNS),
-                *(getattr(row, name) for name in _ROW_COLUMNS),
-            )
-            for row in rows
-        ]
-        with self._one_line(), self._transaction():
-            query = f"INSERT OR IGNORE INTO results ({', '.join(names)}) VALUES ({marks})"
-            return self._connection.executemany(query, cells).rowcount
+        return self._insert(
+            "results",
+            [
+                {"key": row.key.digest}
+                | {name: getattr(row.key, name) for name in _KEY_COLUMNS}
+                | {name: getattr(row, name) for name in _ROW_COLUMNS}
+                for row in rows
+            ],
+        )
 
     def replace_other(self, answer: OtherAnswer) -> None:
         """Write an answer of another kind to the disk, instead of an older one if there is one."""
         values = {"key": answer.key, **{name: getattr(answer, name) for name in _OTHER_COLUMNS}}
-        names, marks = ", ".join(values), ", ".join("?" * len(values))
-        with self._one_line(), self._transaction():
-            self._connection.execute(
-                f"INSERT OR REPLACE INTO other_answers ({names}) VALUES ({marks})",
-                tuple(values.values()),
-            )
+        self._insert("other_answers", [values], clash="REPLACE")
 
     def other_answers(self) -> list[OtherAnswer]:
         """Return the answers of other kinds, if the file has them, in the order of writing."""
@@ -238,7 +229,7 @@ class ResultsFile:
         for record in records:
             shapes = {"sizes": record.sizes, "input_shape": record.input_shape}
             rows.append(asdict(record) | {k: json.dumps(v) for k, v in shapes.items()})
-        self._add_all("networks", rows)
+        self._insert("networks", rows)
 
     def add_inputs(self, records: Iterable[InputRecord]) -> None:
         """Record the inputs of input hashes; existing records are kept."""
@@ -256,7 +247,7 @@ class ResultsFile:
                     "point": values.tobytes(),
                 }
             )
-        self._add_all("inputs", rows)
+        self._insert("inputs", rows)
 
     def networks(self) -> list[NetworkRecord]:
         """Return the networks of the model hashes, if the file has them."""
@@ -310,15 +301,15 @@ class ResultsFile:
                 if count > DEFAULT_LIMITS.rows:
                     raise too_many(self.path, f"{count} {words}", DEFAULT_LIMITS.rows, "rows")
 
-    def _add_all(self, table: str, rows: list[dict[str, Any]]) -> None:
+    def _insert(self, table: str, rows: list[dict[str, Any]], clash: str = "IGNORE") -> int:
+        """Write rows as one transaction; return how many were written."""
         if not rows:
-            return
+            return 0
         names, marks = ", ".join(rows[0]), ", ".join("?" * len(rows[0]))
         with self._one_line(), self._transaction():
-            self._connection.executemany(
-                f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})",
-                [tuple(row.values()) for row in rows],
-            )
+            query = f"INSERT OR {clash} INTO {table} ({names}) VALUES ({marks})"
+            cells = [tuple(row.values()) for row in rows]
+            return self._connection.executemany(query, cells).rowcount
 
     def _all(
         self, table: str, names: tuple[str, ...], clause: str = "", values: tuple[Any, ...] = ()

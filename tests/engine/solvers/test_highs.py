@@ -13,13 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from bnncert.deadline import Deadline
 from bnncert.regions import Polytope
-from bnncert.regions.linear_program import (
-    LEAVE_SECONDS,
-    HighsModel,
-    LinearMaxima,
-    LinearMaximum,
-    LinearProgram,
-)
+from bnncert.regions.linear_program import LEAVE_SECONDS, HighsModel, LinearMaxima, LinearProgram
 from tests.clock import Clock
 
 Array = npt.NDArray[Any]
@@ -258,15 +252,15 @@ def test_points_and_multipliers_meet_at_the_maximum(seed: int) -> None:
     directions = generator.normal(size=(20, n))
     for v in directions:
         other = linprog(-v, A_ub=matrix, b_ub=polytope.right, bounds=bounds, method="highs-ipm")
-        found = maxima.solve(v)
-        assert found.point is not None
-        assert np.all(matrix @ found.point <= polytope.right + 1e-7)
-        assert np.all(found.multipliers >= 0)
-        assert v @ found.point == pytest.approx(-other.fun, abs=1e-6)
-        assert dual_value(polytope, v, found.multipliers) == pytest.approx(-other.fun, abs=1e-6)
+        point, multipliers = maxima.solve(v)
+        assert point is not None
+        assert np.all(matrix @ point <= polytope.right + 1e-7)
+        assert np.all(multipliers >= 0)
+        assert v @ point == pytest.approx(-other.fun, abs=1e-6)
+        assert dual_value(polytope, v, multipliers) == pytest.approx(-other.fun, abs=1e-6)
     # The support function is an upper bound, and no looser than rounding.
     support = polytope.support(directions)
-    best = [dual_value(polytope, v, maxima.solve(v).multipliers) for v in directions]
+    best = [dual_value(polytope, v, maxima.solve(v)[1]) for v in directions]
     assert np.all(support >= np.array(best) - 1e-9)
     assert support == pytest.approx(best, abs=1e-6)
 
@@ -274,9 +268,9 @@ def test_points_and_multipliers_meet_at_the_maximum(seed: int) -> None:
 def test_what_has_no_solution_gives_no_point_and_valid_multipliers() -> None:
     one = np.ones((1, 1))
     # x <= -1 within [0, 1].
-    found = LinearMaxima(one, -np.ones(1), np.zeros(1), np.ones(1)).solve(np.ones(1))
-    assert found.point is None
-    assert found.multipliers.shape == (1,) and np.all(found.multipliers >= 0)
+    point, multipliers = LinearMaxima(one, -np.ones(1), np.zeros(1), np.ones(1)).solve(np.ones(1))
+    assert point is None
+    assert multipliers.shape == (1,) and np.all(multipliers >= 0)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
@@ -285,7 +279,7 @@ def test_multipliers_that_are_no_numbers_leave_the_box(
     monkeypatch: pytest.MonkeyPatch, wrong: float
 ) -> None:
     polytope = Polytope([[1.0, 1.0]], [1.0], [0.0, 0.0], [1.0, 1.0])
-    bad = LinearMaximum(None, np.array([wrong]))
+    bad = (None, np.array([wrong]))
     monkeypatch.setattr(LinearMaxima, "solve", lambda self, v: bad)
     assert polytope.support(np.ones((1, 2))) == pytest.approx([2.0])
 

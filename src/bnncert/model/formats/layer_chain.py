@@ -7,9 +7,9 @@ what a binary network is and what can be represented without rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,19 +34,32 @@ from bnncert.model.formats.onnx.value import (
     positions,
 )
 
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+
 #: The operator set that defines the operators below.
 OPSET = 17
 
 
 class FileLayer(OnnxNode):
-    """A layer with the name and kind that the file has, or one operator that implements it."""
+    """A layer with the name and kind that the file has, or one operator that implements it.
+
+    A layer has the options and the arrays of the file, under the names that these have there.
+    """
 
     def __init__(self, source: str, name: str, kind: str, op: str = "", **attributes: Any) -> None:
         made = {key: helper.make_attribute(key, value) for key, value in attributes.items()}
         super().__init__(source, op, "", name, (), (), made)
-        object.__setattr__(self, "kind", kind)
+        vars(self).update(kind=kind, options={}, arrays={})
 
     kind: str
+    options: Mapping[str, Any]
+    arrays: Arrays
+
+    def having(self, options: Mapping[str, Any], arrays: Arrays) -> FileLayer:
+        """Make the layer with these options and arrays."""
+        made = FileLayer(self.source, self.name, self.kind)
+        vars(made).update(options=options, arrays=arrays)
+        return made
 
     @property
     def place(self) -> str:
@@ -295,6 +308,10 @@ class Chain:
             "pools sums over a padding that is not zero; after that only batch normalisation of "
             "the channels and a sign are supported"
         )
+
+
+#: Applies a layer, with its options and arrays, to what the chain is so far.
+LayerHandler: TypeAlias = Callable[[Chain, FileLayer], None]
 
 
 def pair(value: Any) -> tuple[int, int]:

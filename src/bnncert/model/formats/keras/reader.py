@@ -8,11 +8,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,26 +32,24 @@ from bnncert.model.formats.keras.quantizers import (
     quantiser_of,
     step_function,
 )
-from bnncert.model.formats.layer_chain import Chain, FileLayer, pair
-
-Arrays: TypeAlias = dict[str, npt.NDArray[np.float32]]
-Handler: TypeAlias = Callable[[Chain, FileLayer, dict[str, Any], Arrays], None]
+from bnncert.model.formats.layer_chain import Chain, FileLayer, LayerHandler, pair
 
 
-def roles_of(kind: str, options: dict[str, Any]) -> list[str]:
+def roles_of(layer: FileLayer) -> list[str]:
     """List the arrays that a layer has, in the order in which Keras creates them."""
-    if kind == "BatchNormalization":
+    options = layer.options
+    if layer.kind == "BatchNormalization":
         flags = {"gamma": options.get("scale", True), "beta": options.get("center", True)}
         return [*(name for name, on in flags.items() if on), "moving_mean", "moving_variance"]
-    weighted = _weighted(kind)
+    weighted = _weighted(layer.kind)
     if weighted is None:
         return []
     return [*weighted[0], *(["bias"] if options.get("use_bias", True) else [])]
 
 
-def apply_layer(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
+def apply_layer(chain: Chain, layer: FileLayer) -> None:
     """Apply one layer; raise if it is not part of a binary network."""
-    handler = HANDLERS.get(layer.kind)
+    handler, options = HANDLERS.get(layer.kind), layer.options
     weighted = _weighted(layer.kind)
     if handler is None and weighted is None:
         raise layer.unsupported("this kind of layer is not supported in a binary network")
@@ -61,79 +59,78 @@ def apply_layer(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays:
         # QKeras multiplies the kernel of a QConv2D with it.
         raise layer.unsupported("a mask of its kernel is not supported")
     if handler is not None:
-        handler(chain, layer, options, arrays)
+        handler(chain, layer)
     elif weighted is not None:
-        _activate(chain, layer, options.get("input_quantizer"), "input_quantizer")
-        weighted[1](chain, layer, options, arrays)
-        _activate(chain, layer, options.get("activation"), "activation")
+        _activate(chain, layer, "input_quantizer")
+        weighted[1](chain, layer)
+        _activate(chain, layer, "activation")
 
 
 # -- layers with weights ------------------------------------------------------------------
 
 
-def _kernel(layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> Kernel:
+def _kernel(layer: FileLayer) -> Kernel:
     """Quantise the kernel of a layer of Keras, Larq or QKeras."""
     what = "kernel_quantizer"
-    quantiser = quantiser_of(options.get(what), layer, what)
+    quantiser = quantiser_of(layer.options.get(what), layer, what)
     if quantiser is not None:
-        return quantised_array(arrays["kernel"], quantiser, is_kernel=True)
-    return quantised(arrays["kernel"], options.get(what), layer, what)
+        return quantised_array(layer.arrays["kernel"], quantiser, is_kernel=True)
+    return _quantised(layer, "kernel", what)
 
 
-def _bias(layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> Any:
+def _quantised(layer: FileLayer, role: str, what: str) -> Kernel:
+    """Quantise an array of a layer by the quantiser of Keras or Larq that is its option `what`."""
+    return quantised(layer.arrays[role], layer.options.get(what), layer, what)
+
+
+def _bias(layer: FileLayer) -> Any:
     """Take the bias of a layer, quantised if it is one of QKeras; None without a bias."""
     what = "bias_quantizer"
-    if "bias" not in arrays or options.get(what) is None:
-        return arrays.get("bias")
-    quantiser = quantiser_of(options[what], layer, what)
+    if "bias" not in layer.arrays or layer.options.get(what) is None:
+        return layer.arrays.get("bias")
+    quantiser = quantiser_of(layer.options[what], layer, what)
     if quantiser is None:
-        return quantised(arrays["bias"], options[what], layer, what)
-    return quantised_array(arrays["bias"], quantiser, is_kernel=False)
+        return _quantised(layer, "bias", what)
+    return quantised_array(layer.arrays["bias"], quantiser, is_kernel=False)
 
 
-def _dense(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    kernel = _kernel(layer, options, arrays)
-    units = options.get("units")
+def _dense(chain: Chain, layer: FileLayer) -> None:
+    kernel, units = _kernel(layer), layer.options.get("units")
     if kernel.ndim != 2 or kernel.shape != (chain.shape[-1], units):
         raise layer.broken(
             f"kernel of shape {kernel.shape}; expected ({chain.shape[-1]}, {units}), inputs x units"
         )
-    chain.dense(layer, kernel, _bias(layer, options, arrays))
+    chain.dense(layer, kernel, _bias(layer))
 
 
-def _convolution(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    kernel = _kernel(layer, options, arrays)
-    _check_kernel(layer, kernel, options, options.get("filters"))
+def _convolution(chain: Chain, layer: FileLayer) -> None:
+    kernel, options = _kernel(layer), layer.options
+    _check_kernel(layer, kernel, options.get("filters"))
     groups = int(options.get("groups", 1))
-    _convolve(
-        chain, layer, options, kernel.transpose(3, 2, 0, 1), _bias(layer, options, arrays), groups
-    )
+    _convolve(chain, layer, kernel.transpose(3, 2, 0, 1), _bias(layer), groups)
 
 
-def _depthwise(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    what = "depthwise_quantizer"
-    kernel = quantised(arrays["depthwise_kernel"], options.get(what), layer, what)
-    multiplier = options.get("depth_multiplier", 1)
-    _check_kernel(layer, kernel, options, multiplier)
+def _depthwise(chain: Chain, layer: FileLayer) -> None:
+    kernel = _quantised(layer, "depthwise_kernel", "depthwise_quantizer")
+    multiplier = layer.options.get("depth_multiplier", 1)
+    _check_kernel(layer, kernel, multiplier)
     channels = kernel.shape[2]
     # Channel i yields the outputs i * multiplier and following.
     stacked = kernel.transpose(2, 3, 0, 1).reshape(channels * multiplier, 1, *kernel.shape[:2])
-    _convolve(chain, layer, options, stacked, arrays.get("bias"), channels)
+    _convolve(chain, layer, stacked, layer.arrays.get("bias"), channels)
 
 
-def _separable(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    bias = arrays.pop("bias", None)
-    _depthwise(chain, layer, options, arrays)
-    what = "pointwise_quantizer"
-    kernel = quantised(arrays["pointwise_kernel"], options.get(what), layer, what)
-    _check_kernel(layer, kernel, {"kernel_size": [1, 1]}, options.get("filters"))
-    _convolve(chain, layer, {}, kernel.transpose(3, 2, 0, 1), bias)
+def _separable(chain: Chain, layer: FileLayer) -> None:
+    without = {role: array for role, array in layer.arrays.items() if role != "bias"}
+    _depthwise(chain, layer.having(layer.options, without))
+    kernel = _quantised(layer, "pointwise_kernel", "pointwise_quantizer")
+    second = layer.having({"kernel_size": [1, 1]}, {})
+    _check_kernel(second, kernel, layer.options.get("filters"))
+    _convolve(chain, second, kernel.transpose(3, 2, 0, 1), layer.arrays.get("bias"))
 
 
-def _check_kernel(
-    layer: FileLayer, kernel: npt.NDArray[Any], options: dict[str, Any], last: Any
-) -> None:
-    size = tuple(options["kernel_size"])
+def _check_kernel(layer: FileLayer, kernel: npt.NDArray[Any], last: Any) -> None:
+    size = tuple(layer.options["kernel_size"])
     if kernel.ndim != 4 or kernel.shape[:2] != size or kernel.shape[3] != last:
         raise layer.broken(
             f"kernel of shape {kernel.shape}; expected {size} with {last} in the last axis"
@@ -141,15 +138,11 @@ def _check_kernel(
 
 
 def _convolve(
-    chain: Chain,
-    layer: FileLayer,
-    options: dict[str, Any],
-    kernel: npt.NDArray[Any],
-    bias: Any,
-    groups: int = 1,
+    chain: Chain, layer: FileLayer, kernel: npt.NDArray[Any], bias: Any, groups: int = 1
 ) -> None:
+    options = layer.options
     with _channels_first(chain, layer):
-        same = _same(layer, options)
+        same = _same(layer)
         fill = options.get("pad_values", 0.0)
         if isinstance(fill, bool) or not isinstance(fill, (int, float)):
             raise layer.unsupported(f"pad_values {fill!r}; expected one number")
@@ -165,8 +158,8 @@ def _convolve(
         )
 
 
-def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
-    axis = options.get("axis", -1)
+def _normalisation(chain: Chain, layer: FileLayer) -> None:
+    arrays, axis = layer.arrays, layer.options.get("axis", -1)
     if isinstance(axis, list):
         if len(axis) != 1:
             raise layer.unsupported(f"statistics along the axes {axis}; expected one axis")
@@ -181,7 +174,7 @@ def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arra
         mean=arrays["moving_mean"],
         variance=arrays["moving_variance"],
         # TensorFlow uses epsilon in float32.
-        epsilon=float(np.float32(options.get("epsilon", 1e-3))),
+        epsilon=float(np.float32(layer.options.get("epsilon", 1e-3))),
         axis=axis,
     )
 
@@ -189,8 +182,9 @@ def _normalisation(chain: Chain, layer: FileLayer, options: dict[str, Any], arra
 # -- activations --------------------------------------------------------------------------
 
 
-def _activate(chain: Chain, layer: FileLayer, entry: Any, what: str) -> None:
-    """Apply an activation, or the quantiser of an input, that the file names `what`."""
+def _activate(chain: Chain, layer: FileLayer, what: str) -> None:
+    """Apply an activation, or the quantiser of an input, that is the option `what` of a layer."""
+    entry = layer.options.get(what)
     steps = step_function(entry, layer, what)
     if steps is not None:
         chain.levels(layer, *steps)
@@ -219,19 +213,18 @@ def _channels_first(chain: Chain, layer: FileLayer) -> Iterator[None]:
     chain.transpose((0, 2, 3, 1))
 
 
-def _zero_padding(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
+def _zero_padding(chain: Chain, layer: FileLayer) -> None:
     with _channels_first(chain, layer):
-        (top, bottom), (left, right) = (pair(list(sides)) for sides in options["padding"])
+        (top, bottom), (left, right) = (pair(list(sides)) for sides in layer.options["padding"])
         chain.apply(layer, "Pad", np.array([0, 0, top, left, 0, 0, bottom, right]))
 
 
-def _pooling(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays) -> None:
+def _pooling(chain: Chain, layer: FileLayer) -> None:
     with _channels_first(chain, layer):
-        kernel = pair(options["pool_size"])
-        strides = options.get("strides")
+        kernel, strides = pair(layer.options["pool_size"]), layer.options.get("strides")
         geometry = {
             "strides": kernel if strides is None else pair(strides),
-            "auto_pad": "SAME_UPPER" if _same(layer, options) else None,
+            "auto_pad": "SAME_UPPER" if _same(layer) else None,
         }
         if layer.kind.startswith("Max"):
             chain.max_pool(layer, kernel, **geometry)
@@ -239,18 +232,16 @@ def _pooling(chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Ar
             chain.apply(layer, "AveragePool", kernel_shape=kernel, **geometry)
 
 
-def _global_pooling(
-    chain: Chain, layer: FileLayer, options: dict[str, Any], arrays: Arrays
-) -> None:
+def _global_pooling(chain: Chain, layer: FileLayer) -> None:
     with _channels_first(chain, layer):
         kind = "Max" if layer.kind.startswith("GlobalMax") else "Average"
         chain.apply(layer, f"Global{kind}Pool")
-    if not options.get("keepdims", False):
+    if not layer.options.get("keepdims", False):
         chain.reshape(layer, (-1,))
 
 
-def _same(layer: FileLayer, options: dict[str, Any]) -> bool:
-    padding = options.get("padding", "valid")
+def _same(layer: FileLayer) -> bool:
+    padding = layer.options.get("padding", "valid")
     if padding not in ("valid", "same"):
         raise layer.unsupported(f"padding {padding!r}; expected valid or same")
     return bool(padding == "same")
@@ -258,7 +249,7 @@ def _same(layer: FileLayer, options: dict[str, Any]) -> bool:
 
 #: The layers with kernels, which Larq also has with the prefix Quant: their arrays before the bias,
 #: and the function that applies them between the quantiser of the input and the activation.
-_WEIGHTED: dict[str, tuple[tuple[str, ...], Handler]] = {
+_WEIGHTED: dict[str, tuple[tuple[str, ...], LayerHandler]] = {
     "Dense": (("kernel",), _dense),
     "Conv2D": (("kernel",), _convolution),
     "DepthwiseConv2D": (("depthwise_kernel",), _depthwise),
@@ -269,32 +260,29 @@ _WEIGHTED: dict[str, tuple[tuple[str, ...], Handler]] = {
 _QKERAS = {"QDense": "Dense", "QConv2D": "Conv2D"}
 
 
-def _weighted(kind: str) -> tuple[tuple[str, ...], Handler] | None:
+def _weighted(kind: str) -> tuple[tuple[str, ...], LayerHandler] | None:
     """Look up a layer with weights, of Keras, Larq or QKeras."""
     return _WEIGHTED.get(_QKERAS.get(kind, kind.removeprefix("Quant")))
 
 
 #: The function that applies each other class of layer.
-HANDLERS: dict[str, Handler] = {
+HANDLERS: dict[str, LayerHandler] = {
     # These have an effect only in training.
     **dict.fromkeys(
-        ("InputLayer", "Dropout", "SpatialDropout2D", "GaussianNoise"),
-        lambda chain, layer, options, arrays: None,
+        ("InputLayer", "Dropout", "SpatialDropout2D", "GaussianNoise"), lambda chain, layer: None
     ),
     "BatchNormalization": _normalisation,
     **dict.fromkeys(
         ("Activation", "QActivation"),
-        lambda chain, layer, options, arrays: _activate(
-            chain, layer, options.get("activation"), "activation"
-        ),
+        lambda chain, layer: _activate(chain, layer, "activation"),
     ),
-    **dict.fromkeys(SIGN_CLASSES, lambda chain, layer, options, arrays: chain.sign(layer, "plus")),
-    "Softmax": lambda chain, layer, options, arrays: chain.apply(
-        layer, "Softmax", axis=int(options.get("axis", -1))
+    **dict.fromkeys(SIGN_CLASSES, lambda chain, layer: chain.sign(layer, "plus")),
+    "Softmax": lambda chain, layer: chain.apply(
+        layer, "Softmax", axis=int(layer.options.get("axis", -1))
     ),
-    "Flatten": lambda chain, layer, options, arrays: chain.reshape(layer, (-1,)),
-    "Reshape": lambda chain, layer, options, arrays: chain.reshape(
-        layer, tuple(int(n) for n in options["target_shape"])
+    "Flatten": lambda chain, layer: chain.reshape(layer, (-1,)),
+    "Reshape": lambda chain, layer: chain.reshape(
+        layer, tuple(int(n) for n in layer.options["target_shape"])
     ),
     "ZeroPadding2D": _zero_padding,
     **dict.fromkeys(("MaxPooling2D", "AveragePooling2D"), _pooling),
@@ -305,13 +293,9 @@ HANDLERS: dict[str, Handler] = {
 # -- the layers in order ------------------------------------------------------------------
 
 
-#: A layer with its options.
-ConfiguredLayer: TypeAlias = tuple[FileLayer, dict[str, Any]]
-
-
 def parse_model(
     config: dict[str, Any], source: str
-) -> tuple[list[tuple[ConfiguredLayer, str]], tuple[int, ...]]:
+) -> tuple[list[tuple[FileLayer, str]], tuple[int, ...]]:
     """Read the layers in the order in which they are applied, and the shape of the input.
 
     With each layer comes the group of a .keras file that has its weights.
@@ -328,15 +312,15 @@ def parse_model(
     if not isinstance(body, dict) or not isinstance(entries, list) or not entries:
         raise FormatError(f"{source}: the model's configuration lists no layers")
     layers = [_configured(entry, source, number) for number, entry in enumerate(entries)]
-    groups = group_names([layer.kind for layer, _ in layers])
+    groups = group_names([layer.kind for layer in layers])
     order = list(range(len(layers)))
     if kind != "Sequential":
         order = _chain(layers, entries, body, source)
-    shape = _input_shape(layers[order[0]][1], body, config, source)
+    shape = _input_shape(layers[order[0]].options, body, config, source)
     return [(layers[k], groups[k]) for k in order], shape
 
 
-def _configured(entry: Any, source: str, number: int) -> ConfiguredLayer:
+def _configured(entry: Any, source: str, number: int) -> FileLayer:
     if not isinstance(entry, dict) or not isinstance(entry.get("class_name"), str):
         raise FormatError(f"{source}: layer {number} of the configuration has no class_name")
     options = entry.get("config")
@@ -348,7 +332,7 @@ def _configured(entry: Any, source: str, number: int) -> ConfiguredLayer:
     check_package({**entry, "registered_name": entry["class_name"]}, layer, "class")
     check_package(entry, layer, "class")
     _check_type(options.get("dtype"), layer)
-    return layer, options
+    return layer.having(options, {})
 
 
 def _check_type(dtype: Any, layer: FileLayer) -> None:
@@ -360,13 +344,13 @@ def _check_type(dtype: Any, layer: FileLayer) -> None:
 
 
 def _chain(
-    layers: list[ConfiguredLayer], entries: list[dict[str, Any]], body: dict[str, Any], source: str
+    layers: list[FileLayer], entries: list[dict[str, Any]], body: dict[str, Any], source: str
 ) -> list[int]:
     """Order the layers of a Functional model as its graph does."""
-    number = {layer.name: k for k, (layer, _) in enumerate(layers)}
+    number = {layer.name: k for k, layer in enumerate(layers)}
     follower: dict[str, int] = {}
     starts = []
-    for k, (layer, _) in enumerate(layers):
+    for k, layer in enumerate(layers):
         with layer.reading():
             before = _predecessor(layer, entries[k].get("inbound_nodes", []))
         if before is None:
@@ -375,7 +359,7 @@ def _chain(
             raise layer.broken(f"it reads from {before}, which is not a layer")
         elif before in follower:
             raise layer.unsupported(
-                f"layer {before} feeds layer {layers[follower[before]][0].name} as well; branches "
+                f"layer {before} feeds layer {layers[follower[before]].name} as well; branches "
                 "and residual connections are not supported"
             )
         else:
@@ -385,10 +369,10 @@ def _chain(
             f"{source}: {len(starts)} layers without input; expected a chain of layers with one"
         )
     order = [starts[0]]
-    while (name := layers[order[-1]][0].name) in follower:
+    while (name := layers[order[-1]].name) in follower:
         order.append(follower[name])
     ends = [end for end in _strings(body.get("output_layers")) if end in number]
-    if len(order) != len(layers) or ends != [layers[order[-1]][0].name]:
+    if len(order) != len(layers) or ends != [layers[order[-1]].name]:
         raise UnsupportedModelError(
             f"{source}: the layers are not a chain from one input to one output"
         )
@@ -439,7 +423,7 @@ def _strings(tree: Any) -> Iterator[str]:
 
 
 def _input_shape(
-    first: dict[str, Any], body: dict[str, Any], config: dict[str, Any], source: str
+    first: Mapping[str, Any], body: dict[str, Any], config: dict[str, Any], source: str
 ) -> tuple[int, ...]:
     built = config.get("build_config")
     for shape in (
@@ -509,9 +493,9 @@ def read_keras(
     with KerasArchive(content, source, limits, config) as archive:
         layers, input_shape = parse_model(archive.config, source)
         chain = Chain(source, input_shape)
-        for (layer, options), group in layers:
+        for layer, group in layers:
             with layer.reading():
-                arrays = archive.arrays(layer, group, roles_of(layer.kind, options))
-                apply_layer(chain, layer, options, arrays)
+                arrays = archive.arrays(layer, group, roles_of(layer))
+                apply_layer(chain, layer.having(layer.options, arrays))
         execution = keras_execution(content, config, input_shape)
         return replace(chain.description("keras"), execution=execution)

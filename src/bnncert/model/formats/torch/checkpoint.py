@@ -18,9 +18,9 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +36,8 @@ from bnncert.model.formats.file_content import (
     read_member,
     too_many,
 )
-from bnncert.model.formats.layer_chain import Chain, FileLayer, pair
+from bnncert.model.formats.layer_chain import Chain, FileLayer, LayerHandler, pair
 from bnncert.model.formats.weight_arrays import bound_array
-
-Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
-Handler: TypeAlias = Callable[[Chain, FileLayer, Mapping[str, Any], Arrays], None]
 
 #: The quantiser that does not change the weights.
 AS_STORED = "as stored"
@@ -59,13 +56,6 @@ LAYER_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]
     "dropout": ((), (), ()),
     "softmax": ((), (), ()),
 }
-
-
-def apply_layer(
-    chain: Chain, layer: FileLayer, kind: str, options: Mapping[str, Any], arrays: Arrays
-) -> None:
-    """Apply a layer of one of the types above."""
-    _HANDLERS[kind](chain, layer, options, arrays)
 
 
 def tensor_array(tensor: Any, layer: FileLayer, what: str) -> npt.NDArray[Any]:
@@ -152,17 +142,21 @@ def _refuse(
 # -- layers -------------------------------------------------------------------------------
 
 
-def _linear(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
-    weights = quantised(arrays["weight"], options.get("quantizer", AS_STORED), layer)
+def _weight(layer: FileLayer) -> npt.NDArray[Any]:
+    return quantised(layer.arrays["weight"], layer.options.get("quantizer", AS_STORED), layer)
+
+
+def _linear(chain: Chain, layer: FileLayer) -> None:
+    weights = _weight(layer)
     if weights.ndim != 2 or weights.shape[1] != chain.shape[-1]:
         raise layer.broken(
             f"weight of shape {weights.shape} on {chain.shape[-1]} inputs (is a flatten missing?)"
         )
-    chain.dense(layer, weights.T, arrays.get("bias"))
+    chain.dense(layer, weights.T, layer.arrays.get("bias"))
 
 
-def _conv2d(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
-    kernel = quantised(arrays["weight"], options.get("quantizer", AS_STORED), layer)
+def _conv2d(chain: Chain, layer: FileLayer) -> None:
+    kernel, options = _weight(layer), layer.options
     if kernel.ndim != 4:
         raise layer.broken(f"weight of shape {kernel.shape}; expected four axes")
     dilations = pair(options.get("dilation", 1))
@@ -180,7 +174,7 @@ def _conv2d(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: 
     chain.convolution(
         layer,
         kernel,
-        arrays.get("bias"),
+        layer.arrays.get("bias"),
         strides=strides,
         pads=pads,
         dilations=dilations,
@@ -188,8 +182,8 @@ def _conv2d(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: 
     )
 
 
-def _batchnorm(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
-    epsilon = options.get("eps", 1e-5)
+def _batchnorm(chain: Chain, layer: FileLayer) -> None:
+    arrays, epsilon = layer.arrays, layer.options.get("eps", 1e-5)
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
         raise layer.broken(f"eps {epsilon!r}; expected a number")
     variance = arrays["running_var"]
@@ -205,21 +199,21 @@ def _batchnorm(chain: Chain, layer: FileLayer, options: Mapping[str, Any], array
     )
 
 
-def _sign(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
-    zero: SignZero | None = options.get("zero")
+def _sign(chain: Chain, layer: FileLayer) -> None:
+    zero: SignZero | None = layer.options.get("zero")
     if zero not in (None, "plus", "minus", "either"):
         raise layer.broken(f"zero {zero!r}; expected plus, minus or either")
     chain.sign(layer, zero)
 
 
-def _hardtanh(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
-    low, high = options.get("min_val", -1.0), options.get("max_val", 1.0)
+def _hardtanh(chain: Chain, layer: FileLayer) -> None:
+    low, high = (layer.options.get(key, end) for key, end in (("min_val", -1.0), ("max_val", 1.0)))
     chain.clip(layer, float(low), float(high))
 
 
-def _maxpool2d(chain: Chain, layer: FileLayer, options: Mapping[str, Any], arrays: Arrays) -> None:
-    kernel = pair(options["kernel_size"])
-    stride = options.get("stride")
+def _maxpool2d(chain: Chain, layer: FileLayer) -> None:
+    options = layer.options
+    kernel, stride = pair(options["kernel_size"]), options.get("stride")
     chain.max_pool(
         layer,
         kernel,
@@ -236,17 +230,18 @@ def _integer(value: Any) -> int:
     return value
 
 
-_HANDLERS: dict[str, Handler] = {
+#: The function that applies each type of layer.
+HANDLERS: dict[str, LayerHandler] = {
     "linear": _linear,
     "conv2d": _conv2d,
     "batchnorm": _batchnorm,
     "sign": _sign,
     "hardtanh": _hardtanh,
     "maxpool2d": _maxpool2d,
-    "flatten": lambda chain, layer, options, arrays: chain.reshape(layer, (-1,)),
+    "flatten": lambda chain, layer: chain.reshape(layer, (-1,)),
     # Dropout has an effect only in training.
-    **dict.fromkeys(("identity", "dropout"), lambda chain, layer, options, arrays: None),
-    "softmax": lambda chain, layer, options, arrays: chain.apply(layer, "Softmax"),
+    **dict.fromkeys(("identity", "dropout"), lambda chain, layer: None),
+    "softmax": lambda chain, layer: chain.apply(layer, "Softmax"),
 }
 
 
@@ -348,9 +343,9 @@ def read_checkpoint(
         for key in ("input_lo", "input_hi")
     )
     chain = Chain(source, _input_shape(tree, layers_source))
-    for layer, options, found in described:
+    for layer in described:
         with layer.reading():
-            apply_layer(chain, layer, layer.kind, options, found)
+            HANDLERS[layer.kind](chain, layer)
     return chain.description("torch", lo, hi)
 
 
@@ -386,7 +381,7 @@ def _layer(
     used: set[str],
     source: str,
     layers_source: str,
-) -> tuple[FileLayer, dict[str, Any], Arrays]:
+) -> FileLayer:
     kind = entry.get("type") if isinstance(entry, dict) else None
     if not isinstance(kind, str) or kind not in LAYER_TYPES:
         raise FormatError(
@@ -416,7 +411,7 @@ def _layer(
             found[role] = value if is_array else tensor_array(value, layer, role)
         elif role in needed:
             raise layer.broken(f"the checkpoint has no {key}")
-    return layer, {key: entry[key] for key in options if key in entry}, found
+    return layer.having({key: entry[key] for key in options if key in entry}, found)
 
 
 def _state(content: bytes, source: str) -> dict[str, Any]:

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from onnx import helper
 
-from bnncert.model.formats.layer_chain import Chain, FileLayer
+from bnncert.model.formats.layer_chain import Arrays, Chain, FileLayer
 from bnncert.model.formats.onnx.operators import HANDLERS
 from bnncert.model.formats.onnx.value import Operand, Value
-from bnncert.model.formats.torch.checkpoint import Arrays, apply_layer, tensor_array
+from bnncert.model.formats.torch.checkpoint import HANDLERS as LAYER_HANDLERS
+from bnncert.model.formats.torch.checkpoint import tensor_array
 from bnncert.model.formats.torch.trace import BATCH, SAME, RecordedCalls, is_random, operator_name
 
 
@@ -160,7 +161,7 @@ def _named(node: Any, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def _as_layer(chain: Chain, call: Call, kind: str, arrays: Arrays, **options: Any) -> None:
-    apply_layer(chain, call.layer, kind, options, arrays)
+    LAYER_HANDLERS[kind](chain, call.layer.having(options, arrays))
 
 
 def _linear(chain: Chain, call: Call) -> None:
