@@ -30,7 +30,7 @@ from bnncert.report.summary import summarise
 from bnncert.results.instance import InstanceAnswer, Settings
 from bnncert.results.labelled_points import Data, Selection, read_data
 from bnncert.results.plan import Plan, plan_run
-from bnncert.results.rows import Question, Row
+from bnncert.results.rows import Question, Row, stored_floats
 from bnncert.results.runner import Place, run_plan
 from bnncert.results.store import ResultsFile
 from tests.in_process import Outcome, command_line
@@ -126,7 +126,7 @@ def test_each_point_is_answered_at_each_radius(
     ]
     assert [row.predicted for row in rows] == [0] * 8
     for row in rows:
-        point = row.point()
+        point = stored_floats(row.counterexample, "row")
         assert (point is not None) == (row.status in ("not_robust", "misclassified"))
         if point is not None:
             centre = POINTS[row.key.input_index]

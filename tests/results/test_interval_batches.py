@@ -18,7 +18,7 @@ from bnncert.results.instance import Instance, Settings, attempt
 from bnncert.results.interval_batches import in_batches
 from bnncert.results.labelled_points import Data
 from bnncert.results.plan import Plan, plan_run
-from bnncert.results.rows import Row
+from bnncert.results.rows import Row, stored_floats
 from tests.random_questions import random_network
 
 SIGNS = ("plus", "minus", "either")
@@ -95,7 +95,7 @@ def test_every_row_is_that_of_the_instance_alone(method: str, ties: Any, rivals:
 
 def check_counterexample(network: bnncert.Network, instance: Instance, row: Row) -> None:
     """Check a counterexample by its rational scores; there may be others."""
-    point = row.point()
+    point = stored_floats(row.counterexample, "row")
     assert point is not None
     assert row.stage == "attack"
     assert instance.ball.contains(point)

@@ -42,6 +42,29 @@ class ImageUnion(Cover):
     ) -> None:
         super().__init__(image, clip_lo, clip_hi, f"a {self.norm}")
 
+    def _count_pixels(self, shape: tuple[int, ...], radius: float) -> tuple[int, int, int]:
+        """Find the inputs of the pixels; return height, width and the radius in pixels."""
+        self.shape, self.pixels = shape, _pixels(self, shape)
+        height, width = self.pixels.shape[:2]
+        self.stated_radius = float(radius)
+        if not (radius >= 0 and self.stated_radius.is_integer()):
+            raise InputError(
+                f"radius is {radius:g}; a {self.norm} expects a whole number of pixels >= 0"
+            )
+        return height, width, int(radius)
+
+    def _take_value(self, value: float | None) -> None:
+        """Keep a value for inputs, which has to lie in the data box."""
+        if value is None:
+            return
+        low = -np.inf if self.clip_lo is None else float(self.clip_lo.max())
+        high = np.inf if self.clip_hi is None else float(self.clip_hi.min())
+        if not (np.isfinite(value) and low <= value <= high):
+            raise InputError(
+                f"value is {value:g}; expected a number in the data box [{low:g}, {high:g}]"
+            )
+        self.value = float(value)
+
     @abstractmethod
     def with_radius(self, radius: float) -> ImageUnion:
         """Make the union of the same image with another radius."""
@@ -148,10 +171,7 @@ class Patch(ImageUnion):
         grid: GridLike = None,
     ) -> None:
         super().__init__(image, clip_lo, clip_hi)
-        self.shape = shape
-        self.pixels = _pixels(self, shape)
-        height, width = self.pixels.shape[:2]
-        self.side, self.stated_radius = whole_number(side, "patch", "pixels"), float(side)
+        height, width, self.side = self._count_pixels(shape, side)
         if self.side > min(height, width):
             raise InputError(
                 f"radius is {self.side}; a patch of this side is larger than the image of "
@@ -159,7 +179,7 @@ class Patch(ImageUnion):
             )
         if value is None and (self.clip_lo is None or self.clip_hi is None):
             raise InputError("a patch needs a data box, or the value of its pixels")
-        self.value = checked_value(value, self)
+        self._take_value(value)
         self.grid = as_grid(grid)
         if self.grid is not None:
             if value is not None:
@@ -276,16 +296,13 @@ class ImageShift(ImageUnion):
         value: float | None = None,
     ) -> None:
         super().__init__(image, clip_lo, clip_hi)
-        self.shape = shape
-        self.pixels = _pixels(self, shape)
-        height, width = self.pixels.shape[:2]
-        self.steps, self.stated_radius = whole_number(steps, "shift", "pixels"), float(steps)
+        height, width, self.steps = self._count_pixels(shape, steps)
         if self.steps >= min(height, width):
             raise InputError(
                 f"radius is {self.steps}; a shift by that many pixels moves all of the image of "
                 f"{height} x {width} pixels out"
             )
-        self.value = checked_value(value, self)
+        self._take_value(value)
         reach = [self.middle.min(), self.middle.max(), *([] if value is None else [value])]
         self.lo, self.hi = (
             self.clipped(np.full(self.middle.size, end)) if self.steps else self.middle
@@ -441,26 +458,6 @@ def shifted(
         outside_columns = (columns < 0) | (columns >= width)
         moved[pixels[outside_rows[:, None] | outside_columns[None, :]].reshape(-1)] = value
     return moved
-
-
-def whole_number(number: float, what: str, unit: str) -> int:
-    """Read a radius that is a number of pixels; raise InputError if it is none."""
-    if not (number >= 0 and float(number).is_integer()):
-        raise InputError(f"radius is {number:g}; a {what} expects a whole number of {unit} >= 0")
-    return int(number)
-
-
-def checked_value(value: float | None, union: ImageUnion) -> float | None:
-    """Check that a value for inputs lies in the data box."""
-    if value is None:
-        return None
-    low = -np.inf if union.clip_lo is None else float(union.clip_lo.max())
-    high = np.inf if union.clip_hi is None else float(union.clip_hi.min())
-    if not (np.isfinite(value) and low <= value <= high):
-        raise InputError(
-            f"value is {value:g}; expected a number in the data box [{low:g}, {high:g}]"
-        )
-    return float(value)
 
 
 def refuse_off_grid(values: GridValues, union: ImageUnion) -> None:

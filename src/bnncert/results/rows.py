@@ -145,12 +145,6 @@ class Row:
             labels=labels,
         )
 
-    def point(self) -> FloatArray | None:
-        """Return the counterexample as an array."""
-        if self.counterexample is None:
-            return None
-        return np.frombuffer(self.counterexample, dtype="<f8").astype(np.float64)
-
 
 @dataclass(frozen=True)
 class NetworkRecord:

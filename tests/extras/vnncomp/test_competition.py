@@ -125,8 +125,8 @@ def test_a_list_as_editors_leave_it(tmp_path: Path) -> None:
         "vnnlib/far.vnnlib",
     )
     assert (first.timeout, second.timeout) == (480.0, 100.0)
-    assert (first.model.name, first.query.name) == ("net.onnx", "far.vnnlib")
-    assert (second.model.name, second.query.name) == ("packed.onnx.gz", "near.vnnlib.gz")
+    assert (first.models[0][1].name, first.query.name) == ("net.onnx", "far.vnnlib")
+    assert (second.models[0][1].name, second.query.name) == ("packed.onnx.gz", "near.vnnlib.gz")
     assert second.name == "packed_near.txt"
     assert [i.timeout for i in read_instances(path, 7.0)] == [7.0, 7.0]
 
@@ -153,7 +153,7 @@ def test_a_proof_that_float32_could_break_is_no_answer(
     instance = next(i for i in read_instances(category) if "near" in i.vnnlib)
     request = {
         "query": str(instance.query),
-        "models": [("", str(instance.model))],
+        "models": [("", str(instance.models[0][1]))],
         "certificate": None,
         "end": time.monotonic() + 60,
         "method": "auto",
@@ -327,11 +327,11 @@ def test_a_model_of_the_competition(tmp_path: Path) -> None:
         for i in read_instances(SHARED / "instances.csv")
         if "model_30_idx_7040_eps_15" in i.vnnlib
     )
-    answer = run_instance(instance.model, instance.query, 100.0, method="attack")
+    answer = run_instance(instance.models[0][1], instance.query, 100.0, method="attack")
     assert (answer.word, answer.stage) == ("sat", "attack")
     (tmp_path / "result.txt").write_text(answer.file_text)
     found = parse_result(tmp_path / "result.txt")
-    outputs = executed(gzip.decompress(instance.model.read_bytes()), found.inputs)
+    outputs = executed(gzip.decompress(instance.models[0][1].read_bytes()), found.inputs)
     specification = bnncert.read_vnnlib(instance.query)
     assert specification.holds(found.inputs, [Fraction(v) for v in outputs])
 

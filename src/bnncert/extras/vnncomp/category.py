@@ -41,11 +41,6 @@ class CategoryInstance:
     name: str
 
     @property
-    def model(self) -> Path:
-        """The model, or the first one."""
-        return self.models[0][1]
-
-    @property
     def files(self) -> tuple[Path, ...]:
         """All files that the instance reads."""
         return (*(path for _, path in self.models), self.query)

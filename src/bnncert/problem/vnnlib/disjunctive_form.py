@@ -73,6 +73,12 @@ def negate(term: Polynomial) -> Polynomial:
     return Polynomial({key: -value for key, value in term.coefficients.items()}, -term.constant)
 
 
+def difference(terms: Sequence[Polynomial]) -> Polynomial:
+    """Subtract all others from the first; a single one is negated."""
+    rest = [negate(term) for term in terms[1:]]
+    return add([terms[0], *rest]) if rest else negate(terms[0])
+
+
 def subtract(left: Polynomial, right: Polynomial) -> Polynomial:
     """Subtract a polynomial from another."""
     # Nearly all comparisons of a large file are bounds X_i <= c or c <= X_i: the general sum is
@@ -262,6 +268,12 @@ class DisjunctiveForm:
             raise self.error(found, expected, line)
         constraint = (LinearConstraint(inputs, outputs, constant, strict, line),)
         return [(Block(inputs=constraint) if inputs else Block(outputs=constraint),)]
+
+    def join(self, formulas: Sequence[Formula], line: int, *, by_and: bool) -> Formula:
+        """Join formulas by ``and`` or by ``or``."""
+        if len(formulas) == 1:
+            return formulas[0]
+        return self.conjoin(formulas, line) if by_and else self.disjoin(formulas, line)
 
     def disjoin(self, formulas: Iterable[Formula], line: int) -> Formula:
         """Join formulas by ``or``."""

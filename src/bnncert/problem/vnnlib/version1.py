@@ -24,7 +24,7 @@ from bnncert.problem.vnnlib.disjunctive_form import (
     Formula,
     Polynomial,
     add,
-    negate,
+    difference,
     scale,
     subtract,
     variable,
@@ -316,8 +316,7 @@ class _TextReader:
         if frame.head == "+":
             return add(terms)
         if frame.head == "-":
-            rest = [negate(term) for term in terms[1:]]
-            return add([terms[0], *rest]) if rest else negate(terms[0])
+            return difference(terms)
         result = terms[0]
         for term in terms[1:]:
             if frame.head == "/":
@@ -344,14 +343,9 @@ class _TextReader:
         for left, right in pairwise(frame.terms):
             for relation in relations:
                 small, large = (left, right) if relation[0] == "<" else (right, left)
-                difference = subtract(small, large)
-                literals.append(
-                    self.disjunctive.literal(difference, len(relation) == 1, frame.line)
-                )
-        if len(literals) == 1:
-            return literals[0]
-        join = self.disjunctive.conjoin if frame.positive else self.disjunctive.disjoin
-        return join(literals, frame.line)
+                form = subtract(small, large)
+                literals.append(self.disjunctive.literal(form, len(relation) == 1, frame.line))
+        return self.disjunctive.join(literals, frame.line, by_and=frame.positive)
 
     def connect(self, frame: _Frame) -> Formula:
         formulas = frame.formulas
@@ -359,11 +353,8 @@ class _TextReader:
             expected = "exactly one" if frame.head == "not" else "at least one"
             found = f"{frame.head!r} with {len(formulas)} operands"
             raise self.error(found, expected, frame.line)
-        if len(formulas) == 1:
-            return formulas[0]
-        if (frame.head == "and") == frame.positive:
-            return self.disjunctive.conjoin(formulas, frame.line)
-        return self.disjunctive.disjoin(formulas, frame.line)
+        by_and = (frame.head == "and") == frame.positive
+        return self.disjunctive.join(formulas, frame.line, by_and=by_and)
 
     def count(self, letter: str, role: str) -> int:
         lines = self.declared[letter]

@@ -34,6 +34,7 @@ from bnncert.problem.vnnlib.disjunctive_form import (
     Formula,
     Polynomial,
     add,
+    difference,
     negate,
     product,
     scale,
@@ -432,8 +433,7 @@ class _TreeReader:
         if operation == "+":
             result = add(terms)
         elif operation == "-":
-            rest = [negate(term) for term in terms[1:]]
-            result = add([terms[0], *rest]) if rest else negate(terms[0])
+            result = difference(terms)
         else:
             result = terms[0]
             for term in terms[1:]:
@@ -457,7 +457,7 @@ class _TreeReader:
     def compare(self, operation: str) -> None:
         left, right = self.values[-2:]
         del self.values[-2:]
-        difference = subtract(left.polynomial, right.polynomial)
+        upward = subtract(left.polynomial, right.polynomial)
         line = left.line
         differs = operation == "!="
         # The program has no instruction for x != y: it is written as the negation of x = y.
@@ -466,10 +466,9 @@ class _TreeReader:
             self.program.append(Instruction("not", 1))
         literals = []
         for relation in ("<", ">") if differs else AFFIRMED[operation]:
-            form = difference if relation[0] == "<" else negate(difference)
+            form = upward if relation[0] == "<" else negate(upward)
             literals.append(self.literal(form, len(relation) == 1, line))
-        join = self.disjunctive.disjoin if differs else self.disjunctive.conjoin
-        self.formulas.append((literals[0] if len(literals) == 1 else join(literals, line), line))
+        self.formulas.append((self.disjunctive.join(literals, line, by_and=not differs), line))
 
     def literal(self, form: Polynomial, strict: bool, line: int) -> Formula:
         """Turn ``form <= 0`` (``< 0`` when strict) into a formula."""
@@ -511,6 +510,6 @@ class _TreeReader:
         del self.formulas[-size:]
         line = parts[0][1]
         self.program.append(Instruction(operation, size))
-        join = self.disjunctive.conjoin if operation == "and" else self.disjunctive.disjoin
         formulas = [formula for formula, _ in parts]
-        self.formulas.append((formulas[0] if size == 1 else join(formulas, line), line))
+        joined = self.disjunctive.join(formulas, line, by_and=operation == "and")
+        self.formulas.append((joined, line))
