@@ -26,7 +26,7 @@ from bnncert.model.formats.atomic import replacing
 from bnncert.model.formats.onnx.graph import OnnxNode
 from bnncert.model.formats.onnx.shapes import Windows, incidence
 from bnncert.model.formats.onnx.shapes import convolution_matrix as windows_matrix
-from bnncert.model.formats.onnx.writer import ModelDraft, data_properties
+from bnncert.model.formats.onnx.writer import OPSET, ModelDraft, data_properties
 from bnncert.model.formats.weight_arrays import array_stages
 from bnncert.model.loading import load
 from bnncert.model.network import Network
@@ -197,7 +197,9 @@ def pooling_matrix(channels: int, size: tuple[int, int]) -> Any:
     """Return the 0/1 matrix that sums 2 x 2 windows; an odd edge is left out."""
     out = (size[0] // POOL, size[1] // POOL)
     windows = Windows(size, (POOL,) * 2, (POOL,) * 2, (0,) * 4, (1, 1), out)
-    return incidence(windows, channels, OnnxNode("<training>", "MaxPool", "", "pool", (), (), {}))
+    return incidence(
+        windows, channels, OnnxNode("<training>", "MaxPool", "", "pool", (), (), {}, OPSET)
+    )
 
 
 def write_network(

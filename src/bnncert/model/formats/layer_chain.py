@@ -48,7 +48,7 @@ class FileLayer(OnnxNode):
 
     def __init__(self, source: str, name: str, kind: str, op: str = "", **attributes: Any) -> None:
         made = {key: helper.make_attribute(key, value) for key, value in attributes.items()}
-        super().__init__(source, op, "", name, (), (), made)
+        super().__init__(source, op, "", name, (), (), made, OPSET)
         vars(self).update(kind=kind, options={}, arrays={})
 
     kind: str
@@ -104,7 +104,7 @@ class Chain:
         self.source = source
         self.input_shape = input_shape
         self.value = Value(shape=(1, *input_shape), index=positions(size), width=size)
-        self.walk = GraphWalk(opset=OPSET)
+        self.walk = GraphWalk()
         self._uneven = False
         self._waiting: WaitingPool | None = None
 

@@ -24,7 +24,7 @@ from bnncert.model.formats.onnx.shapes import (
 )
 from bnncert.model.formats.onnx.value import Tensor, clip_range, integer_list, scalar, target_type
 
-Fold: TypeAlias = Callable[[OnnxNode, Sequence[Any], int], Any]
+Fold: TypeAlias = Callable[[OnnxNode, Sequence[Any]], Any]
 
 
 def bipolar(array: Tensor, scale: Tensor) -> Tensor:
@@ -32,13 +32,13 @@ def bipolar(array: Tensor, scale: Tensor) -> Tensor:
     return np.where(array >= 0, scale, -scale)
 
 
-def fold(node: OnnxNode, operands: Sequence[Tensor | None], opset: int) -> Tensor:
+def fold(node: OnnxNode, operands: Sequence[Tensor | None]) -> Tensor:
     """Evaluate a node all of whose inputs are constant."""
     operation = FOLDS.get(node.op) or CONSTANT_QUANTISERS.get(node.op)
     if operation is None:
         raise node.unsupported("this operator is not supported, not even on constants")
     with np.errstate(all="ignore"):
-        result = np.asarray(operation(node, operands, opset))
+        result = np.asarray(operation(node, operands))
     if result.size > LARGEST_CONSTANT:
         raise node.unsupported(f"a constant with {result.size} entries is too large")
     if result.dtype.kind == "f" and np.any(np.isnan(result)):
@@ -47,7 +47,7 @@ def fold(node: OnnxNode, operands: Sequence[Tensor | None], opset: int) -> Tenso
     return result
 
 
-def _constant(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+def _constant(node: OnnxNode, operands: Sequence[Any]) -> Tensor:
     if len(node.attributes) != 1:
         raise node.broken(f"{len(node.attributes)} values; expected one")
     for name, kind in (
@@ -63,7 +63,7 @@ def _constant(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
     return tensor_array(node.attributes["value"].t, node.place)
 
 
-def _filled(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+def _filled(node: OnnxNode, operands: Sequence[Any]) -> Tensor:
     shape = _shape(node, operands[0])
     if "value" in node.attributes:
         value = tensor_array(node.attributes["value"].t, node.place)
@@ -117,7 +117,7 @@ def _fitting(node: OnnxNode, exact: FloatArray, kind: np.dtype[Any]) -> Tensor:
     return exact.astype(kind)
 
 
-def _cast(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+def _cast(node: OnnxNode, operands: Sequence[Any]) -> Tensor:
     data, target = operands[0], target_type(node)
     if target.kind in "iu" and data.dtype != target:
         # A conversion out of the range of the type is undefined; 64-bit limits are not floats.
@@ -133,9 +133,9 @@ def _cast(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
     return np.asarray(data.astype(target))
 
 
-def _slice(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+def _slice(node: OnnxNode, operands: Sequence[Any]) -> Tensor:
     data = operands[0]
-    if opset < 10:
+    if node.opset < 10:
         starts, ends, axes = (node.integers(key) for key in ("starts", "ends", "axes"))
         steps: tuple[int, ...] | None = None
     else:
@@ -169,9 +169,9 @@ def _range(size: int, start: int, end: int, step: int) -> npt.NDArray[np.int64]:
 
 
 def _reduce(function: Any) -> Fold:
-    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    def combine(node: OnnxNode, operands: Sequence[Any]) -> Any:
         data = operands[0]
-        axes = reduction_axes(node, operands, data.ndim, opset)
+        axes = reduction_axes(node, operands, data.ndim)
         kept = node.integer("keepdims", 1) != 0
         if function in (np.mean, _length) and data.dtype.kind != "f":
             raise node.unsupported("a mean or a length of integers")
@@ -184,9 +184,9 @@ def _length(array: Tensor, **where: Any) -> Any:
     return np.sqrt(np.sum(np.square(array), **where))
 
 
-def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+def _clip(node: OnnxNode, operands: Sequence[Any]) -> Any:
     result = operands[0]
-    low, high = clip_range(node, operands, opset)
+    low, high = clip_range(node, operands)
     # The order matters: if low > high, the result is high.
     if low is not None:
         result = np.maximum(result, np.asarray(low, dtype=result.dtype))
@@ -198,7 +198,7 @@ def _clip(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
 def _broadcast(function: Callable[..., Any]) -> Fold:
     """Fold inputs that are broadcast to one shape; the function takes the node, too."""
 
-    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    def combine(node: OnnxNode, operands: Sequence[Any]) -> Any:
         _room(node, np.broadcast_shapes(*(operand.shape for operand in operands)))
         return function(node, *operands)
 
@@ -216,9 +216,9 @@ def _arithmetic(function: Any) -> Fold:
 
 def _variadic(function: Any) -> Fold:
 
-    def combine(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+    def combine(node: OnnxNode, operands: Sequence[Any]) -> Any:
         shapes = [operand.shape for operand in operands]
-        if opset < 8 and len(set(shapes)) > 1:
+        if node.opset < 8 and len(set(shapes)) > 1:
             raise node.unsupported("operator set 7 has no broadcasting for this operator")
         _room(node, np.broadcast_shapes(*shapes))
         if any(operand.dtype.kind == "f" and np.any(np.isnan(operand)) for operand in operands):
@@ -228,7 +228,7 @@ def _variadic(function: Any) -> Fold:
     return combine
 
 
-def _matmul(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+def _matmul(node: OnnxNode, operands: Sequence[Any]) -> Any:
     left, right = operands
     if not left.ndim or not right.ndim:
         raise node.broken("a factor is a single number")
@@ -238,7 +238,7 @@ def _matmul(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
 
 
 def _unary(function: Any) -> Fold:
-    return lambda node, operands, opset: function(operands[0])
+    return lambda node, operands: function(operands[0])
 
 
 def _in_double(function: Any) -> Fold:
@@ -258,17 +258,17 @@ def _hard_sigmoid(node: OnnxNode, array: Tensor) -> Tensor:
 
 def _signed(function: Any) -> Fold:
     """Fold one input by a function whose result may not fit its type: -(-128) in int8."""
-    return lambda node, operands, opset: _computed(node, function, operands[0])
+    return lambda node, operands: _computed(node, function, operands[0])
 
 
-def _gather(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+def _gather(node: OnnxNode, operands: Sequence[Any]) -> Any:
     data, indices = operands
     axis = axis_of(node, node.integer("axis", 0), data.ndim)
     _room(node, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
     return np.take(data, indices, axis=axis)
 
 
-def _expand(node: OnnxNode, operands: Sequence[Any], opset: int) -> Any:
+def _expand(node: OnnxNode, operands: Sequence[Any]) -> Any:
     shape = np.broadcast_shapes(operands[0].shape, _shape(node, operands[1]))
     return np.broadcast_to(operands[0], _shape(node, np.array(shape, dtype=np.int64))).copy()
 
@@ -278,19 +278,19 @@ FOLDS: dict[str, Fold] = {
     "Constant": _constant,
     "ConstantOfShape": _filled,
     "Identity": _unary(lambda a: a),
-    "Shape": lambda node, operands, opset: shape_of(node, operands[0].shape),
+    "Shape": lambda node, operands: shape_of(node, operands[0].shape),
     "Size": _unary(lambda a: np.array(a.size, dtype=np.int64)),
     "Neg": _signed(np.negative),
     "Abs": _signed(np.abs),
     "Relu": _unary(lambda a: np.maximum(a, a.dtype.type(0))),
-    "LeakyRelu": lambda node, operands, opset: _leaky(node, operands[0]),
+    "LeakyRelu": lambda node, operands: _leaky(node, operands[0]),
     "Sqrt": _unary(np.sqrt),
     "Reciprocal": _unary(lambda a: (1 / a).astype(a.dtype)),
     "Exp": _in_double(np.exp),
     "Log": _in_double(np.log),
     "Tanh": _in_double(np.tanh),
     "Sigmoid": _in_double(lambda a: 1 / (1 + np.exp(-a))),
-    "HardSigmoid": lambda node, operands, opset: _hard_sigmoid(node, operands[0]),
+    "HardSigmoid": lambda node, operands: _hard_sigmoid(node, operands[0]),
     "Sign": _unary(np.sign),
     "Not": _unary(np.logical_not),
     "Floor": _unary(np.floor),
@@ -316,18 +316,16 @@ FOLDS: dict[str, Fold] = {
     "Where": _logical(np.where),
     "Cast": _cast,
     "Gather": _gather,
-    "Concat": lambda node, operands, opset: np.concatenate(
+    "Concat": lambda node, operands: np.concatenate(
         operands, axis=axis_of(node, node.integer("axis", 0), operands[0].ndim)
     ),
     "Slice": _slice,
-    "Transpose": lambda node, operands, opset: np.transpose(
+    "Transpose": lambda node, operands: np.transpose(
         operands[0], permutation(node, operands[0].ndim)
     ),
     **dict.fromkeys(
         ("Reshape", "Flatten", "Squeeze", "Unsqueeze"),
-        lambda node, operands, opset: operands[0].reshape(
-            new_shape(node, operands, operands[0].shape, opset)
-        ),
+        lambda node, operands: operands[0].reshape(new_shape(node, operands, operands[0].shape)),
     ),
     "Expand": _expand,
     "Clip": _clip,

@@ -288,6 +288,8 @@ class OnnxNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
+    #: The version of the operator set that defines it.
+    opset: int
 
     @property
     def place(self) -> str:
@@ -420,7 +422,7 @@ def parse_graph(
                 f"{source}: {len(items)} graph {what} ({names}); expected {expected}"
             )
     name, output = inputs[0].name, graph.output[0].name
-    nodes = [_node(proto, source, number) for number, proto in enumerate(graph.node)]
+    nodes = [_node(proto, source, number, opset) for number, proto in enumerate(graph.node)]
     shape = _input_shape(inputs[0], source)
     live = _live_nodes(nodes, {name, *tensors}, sparse, output, source)
     own = {(function.domain, function.name) for function in model.functions}
@@ -525,7 +527,7 @@ def _printable(text: str | bytes) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in _text(text))
 
 
-def _node(proto: Any, source: str, number: int) -> OnnxNode:
+def _node(proto: Any, source: str, number: int, opset: int) -> OnnxNode:
     outputs = tuple(proto.output)
     name = proto.name or next((output for output in outputs if output), f"number {number}")
     node = OnnxNode(
@@ -536,6 +538,7 @@ def _node(proto: Any, source: str, number: int) -> OnnxNode:
         inputs=tuple(proto.input),
         outputs=outputs,
         attributes={attribute.name: attribute for attribute in proto.attribute},
+        opset=opset,
     )
     if len(node.attributes) != len(proto.attribute):
         raise node.broken("an attribute is given twice")

@@ -352,7 +352,7 @@ def reduction(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> V
     else:
         if len(operands) > 1:
             constant(operands[1], node, "its list of axes")
-        axes = reduction_axes(node, operands, rank, walk.opset)
+        axes = reduction_axes(node, operands, rank)
     shape = tuple(1 if axis in axes else n for axis, n in enumerate(value.shape))
     group = np.broadcast_to(positions(math.prod(shape)).reshape(shape), value.shape).reshape(-1)
     matrix = incidence_matrix(group, math.prod(shape))
@@ -384,7 +384,7 @@ def pad(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     rank = len(value.shape)
     fill = 0.0
     axes = tuple(range(rank))
-    if walk.opset < 11:
+    if node.opset < 11:
         pads = node.integers("pads")
         fill = node.number("value", 0.0)
     else:

@@ -175,7 +175,7 @@ def clip(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     """Clip and Relu: a sign or levels must follow, which compare with thresholds in the range."""
     value = depending(operands[0], node)
     bounds = [None if o is None else constant(o, node, "a bound") for o in operands[1:]]
-    low, high = (0.0, None) if node.op == "Relu" else clip_range(node, [None, *bounds], walk.opset)
+    low, high = (0.0, None) if node.op == "Relu" else clip_range(node, [None, *bounds])
     low = -np.inf if low is None else float(low)
     high = np.inf if high is None else float(high)
     if not low < high:
@@ -230,7 +230,7 @@ def _reshape(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Va
     what = "the new shape" if node.op == "Reshape" else "its list of axes"
     for operand in operands[1:]:
         constant(operand, node, what)
-    return value.reshaped(new_shape(node, operands, value.shape, walk.opset))
+    return value.reshaped(new_shape(node, operands, value.shape))
 
 
 def _transpose(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
@@ -300,9 +300,9 @@ def _batch_normalisation(walk: GraphWalk, node: OnnxNode, operands: Sequence[Ope
 def _softmax(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value:
     value = plain(operands[0], node)
     rank = len(value.shape)
-    axis = axis_of(node, node.integer("axis", 1 if walk.opset < 13 else -1), rank)
+    axis = axis_of(node, node.integer("axis", 1 if node.opset < 13 else -1), rank)
     # Before opset 13 softmax runs over all axes from `axis` on.
-    over = value.shape[axis:] if walk.opset < 13 else value.shape[axis : axis + 1]
+    over = value.shape[axis:] if node.opset < 13 else value.shape[axis : axis + 1]
     if math.prod(over) != value.size:
         raise node.unsupported(f"axis {axis} of shape {value.shape} does not hold all scores")
     return replace(value, transform="softmax")

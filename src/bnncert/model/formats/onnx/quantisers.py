@@ -324,7 +324,7 @@ def quant(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Value
     return taken.plus(kind.low).then(Shift(-shift)).then(Scale(divisor))
 
 
-def quantised_constant(node: OnnxNode, operands: Sequence[Any], opset: int) -> Tensor:
+def quantised_constant(node: OnnxNode, operands: Sequence[Any]) -> Tensor:
     """Quant of a constant, in its own element type."""
     data = operands[0]
     kind = _format(node, operands[3])

@@ -82,7 +82,7 @@ QONNX_OPERATORS: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
 }
 
 
-def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) -> None:
+def check_node(node: OnnxNode, types: Sequence[ElementType | None]) -> None:
     """Raise if the specification in this operator set does not allow a node.
 
     `types` are the element types of its inputs; None for an input that is left out.
@@ -91,13 +91,13 @@ def check_node(node: OnnxNode, types: Sequence[ElementType | None], opset: int) 
         _check_quantiser(node, types)
         return
     try:
-        schema = onnx.defs.get_schema(node.op, max_inclusive_version=opset)
+        schema = onnx.defs.get_schema(node.op, max_inclusive_version=node.opset)
     except onnx.defs.SchemaError as error:
-        raise node.unsupported(f"operator set {opset} has no such operator") from error
+        raise node.unsupported(f"operator set {node.opset} has no such operator") from error
     if schema.deprecated:
-        raise node.unsupported(f"operator set {opset} has no such operator any more")
-    _check_attributes(node, schema, opset)
-    _check_inputs(node, schema, types, opset)
+        raise node.unsupported(f"operator set {node.opset} has no such operator any more")
+    _check_attributes(node, schema)
+    _check_inputs(node, schema, types)
     if not schema.min_output <= len(node.outputs) <= schema.max_output:
         raise node.broken(
             f"{len(node.outputs)} outputs; expected {_range(schema.min_output, schema.max_output)}"
@@ -120,11 +120,11 @@ def _check_quantiser(node: OnnxNode, types: Sequence[ElementType | None]) -> Non
             raise node.broken(f"attribute {name} is missing")
 
 
-def _check_attributes(node: OnnxNode, schema: Any, opset: int) -> None:
+def _check_attributes(node: OnnxNode, schema: Any) -> None:
     for name, attribute in node.attributes.items():
         if name not in schema.attributes:
             raise node.unsupported(
-                f"attribute {name} is not known in operator set {opset} (version "
+                f"attribute {name} is not known in operator set {node.opset} (version "
                 f"{schema.since_version} of the operator)"
             )
         if attribute.ref_attr_name:
@@ -140,13 +140,11 @@ def _check_attributes(node: OnnxNode, schema: Any, opset: int) -> None:
             raise node.broken(f"attribute {name} is missing")
 
 
-def _check_inputs(
-    node: OnnxNode, schema: Any, types: Sequence[ElementType | None], opset: int
-) -> None:
+def _check_inputs(node: OnnxNode, schema: Any, types: Sequence[ElementType | None]) -> None:
     if not schema.min_input <= len(types) <= schema.max_input:
         raise node.broken(
             f"{len(types)} inputs; expected "
-            f"{_range(schema.min_input, schema.max_input)} in operator set {opset}"
+            f"{_range(schema.min_input, schema.max_input)} in operator set {node.opset}"
         )
     bound: dict[str, ElementType] = {}
     for number, kind in enumerate(types):
@@ -158,8 +156,8 @@ def _check_inputs(
             continue
         if TYPE_NAMES.get(kind.name) not in formal.types:
             raise node.unsupported(
-                f"its input {formal.name} has type {kind}, which operator set {opset} does not "
-                "allow here, or which is not supported"
+                f"its input {formal.name} has type {kind}, which operator set {node.opset} does "
+                "not allow here, or which is not supported"
             )
         first = bound.setdefault(formal.type_str, kind)
         if first != kind:
@@ -187,7 +185,7 @@ def read_onnx(
     Tensors in other files are read from `folder`, within `limits`; without it they are refused.
     """
     graph = parse_graph(content, source, folder, limits)
-    walk = GraphWalk(opset=graph.opset, as_written=_own(graph, "form", source) == "normal")
+    walk = GraphWalk(as_written=_own(graph, "form", source) == "normal")
     value = _follow(graph, walk)
     refuse_unbounded(value)
     if value.pool is not None or value.clip is not None or value.kind == "bool":
@@ -289,7 +287,7 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
     handler = HANDLERS.get(node.op) or LEVEL_HANDLERS.get(node.op)
     if node.op in FOLDS or handler is not None:
         types = [None if operand is None else operand.dtype for operand in operands]
-        check_node(node, types, walk.opset)
+        check_node(node, types)
     if node.op in ("QuantizeLinear", "DequantizeLinear"):
         raise node.unsupported(
             "integer models with QuantizeLinear and DequantizeLinear are not supported; export the "
@@ -298,7 +296,7 @@ def _result(walk: GraphWalk, node: OnnxNode, operands: Sequence[Operand]) -> Ope
     with node.reading():
         if not any(isinstance(operand, Value) for operand in operands):
             constants = [o for o in operands if not isinstance(o, Value)]
-            return fold(node, constants, walk.opset)
+            return fold(node, constants)
         first = operands[0]
         if node.op == "Shape" and isinstance(first, Value):
             return shape_of(node, first.shape)

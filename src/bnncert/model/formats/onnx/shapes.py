@@ -36,42 +36,36 @@ def axes_of(node: OnnxNode, axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return numbers
 
 
-def _axes(
-    node: OnnxNode, operands: Sequence[Any], since: int, opset: int
-) -> tuple[int, ...] | None:
+def _axes(node: OnnxNode, operands: Sequence[Any], since: int) -> tuple[int, ...] | None:
     """Read axes given as an attribute, or from opset `since` on as the second input."""
-    if opset < since:
+    if node.opset < since:
         return node.integers("axes")
     return integer_list(operands[1] if len(operands) > 1 else None, node, "axes")
 
 
-def new_shape(
-    node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...], opset: int
-) -> tuple[int, ...]:
+def new_shape(node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Find the shape after Reshape, Flatten, Squeeze or Unsqueeze."""
     if node.op == "Reshape":
         target = integer_list(operands[1], node, "the new shape")
         return _reshaped(node, target or (), shape)
     if node.op == "Flatten":
-        return _flattened(node, shape, opset)
-    return _squeezed(node, operands, shape, opset)
+        return _flattened(node, shape)
+    return _squeezed(node, operands, shape)
 
 
-def _refuse_negative(node: OnnxNode, axis: int, opset: int) -> None:
+def _refuse_negative(node: OnnxNode, axis: int) -> None:
     """Raise for an axis from the end in operator sets that do not define it."""
-    if axis < 0 and opset < 11:
-        raise node.unsupported(f"axis {axis}; operator set {opset} has no negative axes here")
+    if axis < 0 and node.opset < 11:
+        raise node.unsupported(f"axis {axis}; operator set {node.opset} has no negative axes here")
 
 
-def _squeezed(
-    node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...], opset: int
-) -> tuple[int, ...]:
-    axes = _axes(node, operands, 13, opset)
+def _squeezed(node: OnnxNode, operands: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+    axes = _axes(node, operands, 13)
     if axes is not None and not axes:
         # Runtimes take an empty list for no axes or for all of them.
         raise node.unsupported("its list of axes is empty")
     if axes is not None:
-        _refuse_negative(node, min(axes), opset)
+        _refuse_negative(node, min(axes))
     if node.op == "Squeeze":
         drop = (
             [axis for axis, n in enumerate(shape) if n == 1]
@@ -105,11 +99,9 @@ def _reshaped(node: OnnxNode, target: tuple[int, ...], shape: tuple[int, ...]) -
     return tuple(result)
 
 
-def reduction_axes(
-    node: OnnxNode, operands: Sequence[Any], rank: int, opset: int
-) -> tuple[int, ...]:
+def reduction_axes(node: OnnxNode, operands: Sequence[Any], rank: int) -> tuple[int, ...]:
     """Find the axes that a reduction runs over, from 0 to rank - 1."""
-    axes = _axes(node, operands, 13 if node.op == "ReduceSum" else 18, opset)
+    axes = _axes(node, operands, 13 if node.op == "ReduceSum" else 18)
     if not axes:
         return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
     return tuple(sorted(axes_of(node, axes, rank)))
@@ -125,9 +117,9 @@ def permutation(node: OnnxNode, rank: int) -> tuple[int, ...]:
     return order
 
 
-def _flattened(node: OnnxNode, shape: tuple[int, ...], opset: int) -> tuple[int, int]:
+def _flattened(node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, int]:
     axis = node.integer("axis", 1)
-    _refuse_negative(node, axis, opset)
+    _refuse_negative(node, axis)
     axis = axis + len(shape) if axis < 0 else axis
     if not 0 <= axis <= len(shape):  # The rank itself is allowed here.
         raise node.broken(f"axis {axis} of a tensor with shape {shape}")

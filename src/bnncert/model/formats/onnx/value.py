@@ -82,9 +82,9 @@ def target_type(node: OnnxNode) -> np.dtype[Any]:
     return target
 
 
-def clip_range(node: OnnxNode, operands: Sequence[Any], opset: int) -> tuple[Any, Any]:
+def clip_range(node: OnnxNode, operands: Sequence[Any]) -> tuple[Any, Any]:
     """Read the bounds of a Clip, None where there is no bound."""
-    if opset < 11:
+    if node.opset < 11:
         largest = float(np.finfo(np.float32).max)
         return node.number("min", -largest), node.number("max", largest)
     low, high = (
@@ -222,7 +222,6 @@ class GraphWalk:
     of their rows.
     """
 
-    opset: int
     stages: list[Stage] = field(default_factory=list)
     as_written: bool = False
 
