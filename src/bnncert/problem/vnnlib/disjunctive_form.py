@@ -27,19 +27,19 @@ ONE: Final = Fraction(1)
 Monomial: TypeAlias = tuple[int, ...]
 
 
-class Polynomial(NamedTuple):
+class MonomialSum(NamedTuple):
     """A polynomial; the dictionary is never changed after construction."""
 
     coefficients: dict[Monomial, Fraction]
     constant: Fraction
 
 
-def variable(letter: str, index: int) -> Polynomial:
+def variable(letter: str, index: int) -> MonomialSum:
     """Make the polynomial that is the variable ``X_index`` or ``Y_index``."""
-    return Polynomial({(index if letter == "X" else -1 - index,): ONE}, ZERO)
+    return MonomialSum({(index if letter == "X" else -1 - index,): ONE}, ZERO)
 
 
-def add(terms: Sequence[Polynomial]) -> Polynomial:
+def add(terms: Sequence[MonomialSum]) -> MonomialSum:
     """Add up several of them; terms that cancel are left out."""
     largest = max(range(len(terms)), key=lambda k: len(terms[k].coefficients))
     total = dict(terms[largest].coefficients)
@@ -55,42 +55,42 @@ def add(terms: Sequence[Polynomial]) -> Polynomial:
                 total[key] = value
             else:
                 del total[key]
-    return Polynomial(total, constant)
+    return MonomialSum(total, constant)
 
 
-def scale(term: Polynomial, factor: Fraction) -> Polynomial:
+def scale(term: MonomialSum, factor: Fraction) -> MonomialSum:
     """Multiply by a number."""
     if not factor:
-        return Polynomial({}, ZERO)
-    return Polynomial(
+        return MonomialSum({}, ZERO)
+    return MonomialSum(
         {key: coefficient * factor for key, coefficient in term.coefficients.items()},
         term.constant * factor,
     )
 
 
-def negate(term: Polynomial) -> Polynomial:
+def negate(term: MonomialSum) -> MonomialSum:
     """Multiply by -1."""
-    return Polynomial({key: -value for key, value in term.coefficients.items()}, -term.constant)
+    return MonomialSum({key: -value for key, value in term.coefficients.items()}, -term.constant)
 
 
-def difference(terms: Sequence[Polynomial]) -> Polynomial:
+def difference(terms: Sequence[MonomialSum]) -> MonomialSum:
     """Subtract all others from the first; a single one is negated."""
     rest = [negate(term) for term in terms[1:]]
     return add([terms[0], *rest]) if rest else negate(terms[0])
 
 
-def subtract(left: Polynomial, right: Polynomial) -> Polynomial:
+def subtract(left: MonomialSum, right: MonomialSum) -> MonomialSum:
     """Subtract a polynomial from another."""
     # Nearly all comparisons of a large file are bounds X_i <= c or c <= X_i: the general sum is
     # not needed for them.
     if not right.coefficients and not left.constant:
-        return Polynomial(left.coefficients, -right.constant)
+        return MonomialSum(left.coefficients, -right.constant)
     if not left.coefficients and not right.constant:
-        return Polynomial(negate(right).coefficients, left.constant)
+        return MonomialSum(negate(right).coefficients, left.constant)
     return add([left, negate(right)])
 
 
-def product(left: Polynomial, right: Polynomial) -> Polynomial:
+def product(left: MonomialSum, right: MonomialSum) -> MonomialSum:
     """Multiply two polynomials of degree one."""
     found: dict[Monomial, Fraction] = {}
     for i, a in left.coefficients.items():
@@ -99,10 +99,10 @@ def product(left: Polynomial, right: Polynomial) -> Polynomial:
             found[key] = found.get(key, ZERO) + a * b
     return add(
         [
-            Polynomial({key: value for key, value in found.items() if value}, ZERO),
-            scale(Polynomial(left.coefficients, ZERO), right.constant),
-            scale(Polynomial(right.coefficients, ZERO), left.constant),
-            Polynomial({}, left.constant * right.constant),
+            MonomialSum({key: value for key, value in found.items() if value}, ZERO),
+            scale(MonomialSum(left.coefficients, ZERO), right.constant),
+            scale(MonomialSum(right.coefficients, ZERO), left.constant),
+            MonomialSum({}, left.constant * right.constant),
         ]
     )
 
@@ -249,7 +249,7 @@ class DisjunctiveForm:
         """Make the error for a line of this text."""
         return error_at(self.path, line, found, expected)
 
-    def literal(self, form: Polynomial, strict: bool, line: int) -> Formula:
+    def literal(self, form: MonomialSum, strict: bool, line: int) -> Formula:
         """Write ``form <= 0`` (``< 0`` when strict) as a formula, for a form of degree one."""
         coefficients, constant = form
         if not coefficients:

@@ -22,7 +22,7 @@ from bnncert.problem.vnnlib.disjunctive_form import (
     Block,
     DisjunctiveForm,
     Formula,
-    Polynomial,
+    MonomialSum,
     add,
     difference,
     scale,
@@ -99,7 +99,7 @@ class _Frame:
     kind: _Kind = _Kind.PENDING
     head: str = ""
     words: list[str] = field(default_factory=list)
-    terms: list[Polynomial] = field(default_factory=list)
+    terms: list[MonomialSum] = field(default_factory=list)
     formulas: list[Formula] = field(default_factory=list)
 
 
@@ -115,7 +115,7 @@ class _TextReader:
         self.line = 1
         self.frames: list[_Frame] = []
         self.declared: dict[str, dict[int, int]] = {"X": {}, "Y": {}}
-        self.leaves: dict[str, tuple[Polynomial, Instruction]] = {}
+        self.leaves: dict[str, tuple[MonomialSum, Instruction]] = {}
         self.program: list[Instruction] = []
         self.assertions: list[Formula] = []
         self.disjunctive = DisjunctiveForm(path, self.place)
@@ -246,7 +246,7 @@ class _TextReader:
                 "one of <= >= < > = and or not there",
             )
 
-    def number(self, token: str) -> tuple[Polynomial, Instruction]:
+    def number(self, token: str) -> tuple[MonomialSum, Instruction]:
         match = _NUMBER.fullmatch(token)
         if match is None:
             what = "undeclared variable" if _VARIABLE.fullmatch(token) else "unknown symbol"
@@ -259,7 +259,7 @@ class _TextReader:
                 f"at most {MAX_NUMBER_LENGTH} characters and an exponent up to {MAX_EXPONENT}",
             )
         value = Fraction(token)
-        leaf = Polynomial({}, value), Instruction("number", 0, value)
+        leaf = MonomialSum({}, value), Instruction("number", 0, value)
         self.leaves[token] = leaf
         return leaf
 
@@ -309,7 +309,7 @@ class _TextReader:
         self.declared[letter][index] = line
         self.leaves[name] = variable(letter, index), Instruction(letter, index)
 
-    def calculate(self, frame: _Frame) -> Polynomial:
+    def calculate(self, frame: _Frame) -> MonomialSum:
         terms, line = frame.terms, frame.line
         if not terms or (frame.head == "/" and len(terms) == 1):
             raise self.error(f"{frame.head!r} with {len(terms)} operands", "more operands", line)

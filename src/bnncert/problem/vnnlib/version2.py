@@ -32,7 +32,7 @@ from bnncert.problem.vnnlib.disjunctive_form import (
     Cylinder,
     DisjunctiveForm,
     Formula,
-    Polynomial,
+    MonomialSum,
     add,
     difference,
     negate,
@@ -233,7 +233,7 @@ def parse_version2(text: str, path: str) -> Specification:
 class _Value(NamedTuple):
     """An arithmetic expression and the line on which it starts."""
 
-    polynomial: Polynomial
+    polynomial: MonomialSum
     line: int
 
 
@@ -270,7 +270,7 @@ class _TreeReader:
         self.lines = lines
         self.disjunctive = DisjunctiveForm(path, self.place)
         self.tensors: dict[str, _Tensor] = {}
-        self.leaves: dict[tuple[str, int], tuple[Polynomial, Instruction]] = {}
+        self.leaves: dict[tuple[str, int], tuple[MonomialSum, Instruction]] = {}
         self.program: list[Instruction] = []
         self.values: list[_Value] = []
         self.formulas: list[tuple[Formula, int]] = []
@@ -402,11 +402,11 @@ class _TreeReader:
             polynomial, instruction = self.variable(node)
         else:
             value = Fraction(str(node.lexeme))
-            polynomial, instruction = Polynomial({}, value), Instruction("number", 0, value)
+            polynomial, instruction = MonomialSum({}, value), Instruction("number", 0, value)
         self.values.append(_Value(polynomial, int(node.line)))
         self.program.append(instruction)
 
-    def variable(self, node: Any) -> tuple[Polynomial, Instruction]:
+    def variable(self, node: Any) -> tuple[MonomialSum, Instruction]:
         tensor = self.tensors[str(node.name)]
         letter, shape, indices = tensor.letter, tensor.shape, tuple(node.indices)
         if len(indices) != len(shape) or any(
@@ -441,7 +441,7 @@ class _TreeReader:
         self.values.append(_Value(result, line))
         self.program.append(Instruction(operation, size))
 
-    def multiply(self, left: Polynomial, right: Polynomial, line: int) -> Polynomial:
+    def multiply(self, left: MonomialSum, right: MonomialSum, line: int) -> MonomialSum:
         if not right.coefficients:
             return scale(left, right.constant)
         if not left.coefficients:
@@ -470,7 +470,7 @@ class _TreeReader:
             literals.append(self.literal(form, len(relation) == 1, line))
         self.formulas.append((self.disjunctive.join(literals, line, by_and=not differs), line))
 
-    def literal(self, form: Polynomial, strict: bool, line: int) -> Formula:
+    def literal(self, form: MonomialSum, strict: bool, line: int) -> Formula:
         """Turn ``form <= 0`` (``< 0`` when strict) into a formula."""
         squares = {key: c for key, c in form.coefficients.items() if len(key) == 2}
         if not squares:
