@@ -20,7 +20,7 @@ import bnncert
 from bnncert import Ball, InputError, Network
 from bnncert.engine.verdict import Counterexample, Result, TargetResult
 from bnncert.report.page import write_page
-from bnncert.results.rows import FORMAT, InputRecord, InstanceKey, NetworkRecord, Row
+from bnncert.results.rows import FORMAT, InputRecord, InstanceKey, NetworkRecord, Row, stored_floats
 from bnncert.results.store import ResultsFile, read_recorded
 
 KEY = InstanceKey(
@@ -116,7 +116,7 @@ def test_a_counterexample_is_kept_exactly(tmp_path: Path) -> None:
     with ResultsFile(tmp_path / "r.sqlite") as results:
         results.add(row)
         back = results.rows()[0]
-    kept = back.point()
+    kept = stored_floats(back.counterexample, "row")
     assert kept is not None
     assert kept.tobytes() == point.tobytes()
     tree = json.loads(back.counterexample_json or "")
