@@ -40,7 +40,6 @@ ENGINE = (
     "processes",
     "scheduler",
     "timing",
-    "rounded_bounds",
     "solvers",
     "presolve",
     "relaxations",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
+from bnncert.engine.answer import lower_text, rounded, upper_text
 from bnncert.engine.verdict import TargetResult
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -84,7 +84,7 @@ def run_demo(
 def _row(index: int, label: int, result: Result) -> list[RenderableType]:
     import numpy as np
 
-    from bnncert.engine.rounded_bounds import lower_text, upper_text
+    from bnncert.engine.answer import lower_text, upper_text
     from bnncert.report.tables import status_text
 
     hardest = min(result.targets, key=lambda t: t.lower)
@@ -162,7 +162,7 @@ def _show_certified(
     console: Console, index: int, point: FloatArray, label: int, timeout: float
 ) -> None:
     """Ask the network that is trained to be certified about the same image."""
-    from bnncert.engine.rounded_bounds import lower_text
+    from bnncert.engine.answer import lower_text
     from bnncert.model.loading import load_demo_network
     from bnncert.questions.verify import verify
     from bnncert.regions import Ball

@@ -135,7 +135,7 @@ def verify_folder(view: FolderView, settings: Settings, place: Place) -> NoRetur
 
 def _verdict(result: Result) -> Text:
     """Return the answer, and the margin or the class of the counterexample."""
-    from bnncert.engine.rounded_bounds import lower_text
+    from bnncert.engine.answer import lower_text
     from bnncert.report.tables import number, status_text
 
     found = result.counterexample

@@ -72,7 +72,7 @@ def explain_result(consoles: Consoles, asked: Asked, result: Result, *, explain:
 
 def _summary(result: Result) -> str:
     """Say after the verdict how long it took, and the counterexample or the margin."""
-    from bnncert.engine.rounded_bounds import lower_text
+    from bnncert.engine.answer import lower_text
 
     summary = f" in {result.seconds:.2f} s"
     if result.status == "timeout" and process_age():

@@ -85,7 +85,7 @@ def _between(target: TargetResult) -> str:
     """Say between which bounds a margin lies; a bound that is not known is left out."""
     import numpy as np
 
-    from bnncert.engine.rounded_bounds import lower_text, upper_text
+    from bnncert.engine.answer import lower_text, upper_text
 
     if not np.isfinite(target.upper):
         return f"at least {lower_text(target.lower)}"

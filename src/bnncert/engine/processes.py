@@ -1,4 +1,4 @@
-"""Processes: workers that end with their parent, and single calls in a process of their own.
+"""Processes: workers that end with their parent, single calls in a process of their own, threads.
 
 A terminal sends Ctrl-C to all processes of a group.  Only the parent process handles it.  Each
 worker holds one end of a connection, its lifeline, and exits when the other end is closed, which
@@ -8,6 +8,8 @@ A call in a process of its own can be killed at the time limit.  Some solvers ch
 too rarely: one iteration on a large program takes minutes, and the setup has no limit.  A thread
 cannot be killed, but a process can.  The process exits when its parent exits: on Linux by a signal
 of the kernel, elsewhere by a timer at the limit.
+
+Linear algebra has a number of threads of its own: small matrices are faster with one.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple, NoReturn
+
+from threadpoolctl import ThreadpoolController
 
 from bnncert.deadline import Deadline
 from bnncert.errors import BnncertError
@@ -254,3 +259,24 @@ def _end_with(parent: int, wait: float | None) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+
+
+#: Smaller Newton systems gain little from more threads, and lose much on a busy machine, where
+#: threads wait for each other at every product.
+WORTH_THREADS = 6000
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads(size: int) -> AbstractContextManager[object]:
+    """Return a context in which matrices of this size are factorised with a good thread count."""
+    return nullcontext() if size >= WORTH_THREADS else at_most_threads(1)
+
+
+def at_most_threads(count: int) -> AbstractContextManager[object]:
+    """Return a context in which linear algebra uses at most `count` threads."""
+    limit: AbstractContextManager[object] = _controller().limit(limits=count, user_api="blas")
+    return limit

@@ -7,12 +7,15 @@ began last among those which contain it, in equal parts:
     seconds of a target  =  sum over instants of (its steps) / (all steps that the instant has).
 
 Steps without a target, such as presolve, and instants without a step belong to all targets.
+
+While a tree is searched, the share of it that is closed is reported at regular intervals.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -174,3 +177,27 @@ def merged_timings(timings: Sequence[Timing]) -> Timing:
     layers = next((a.layers for a in reversed(timings) if a.layers), ())
     remarks = tuple(dict.fromkeys(text for timing in timings for text in timing.remarks))
     return Timing(work, layers, remarks)
+
+
+#: Seconds between two reports of the closed share.
+REPORT_INTERVAL = 1.0
+
+#: The largest share of the time for computing what is reported.
+REPORT_COST = 0.01
+
+
+class Pulse:
+    """Calls `tell` with the closed share of a tree, but not too often."""
+
+    def __init__(self, tell: Callable[[float], None]) -> None:
+        self._tell = tell
+        self._next = time.monotonic() + REPORT_INTERVAL
+
+    def beat(self, open_share: Callable[[], float]) -> None:
+        """Report if it is time; `open_share` computes the share that is open."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._tell(min(1.0, max(0.0, 1.0 - open_share())))
+        after = time.monotonic()
+        self._next = after + max(REPORT_INTERVAL, (after - now) / REPORT_COST)

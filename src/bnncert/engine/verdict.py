@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.engine.answer import Answer, Columns
-from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.engine.answer import Answer, Columns, lower_text, upper_text
 from bnncert.engine.timing import Timing, merged_timings
 from bnncert.regions.pictures import Original
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.engine.answer import lower_text, upper_text
 from bnncert.regions.radii import inputs_text, radius_text
 from bnncert.report.simple_page import simple_page, simple_table
 from bnncert.results.diff import Change, Comparison, Contradiction, Pair

@@ -12,7 +12,7 @@ from fractions import Fraction
 from statistics import median_low
 from typing import Any, TypeAlias
 
-from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
+from bnncert.engine.answer import lower_text, rounded, upper_text
 from bnncert.errors import FormatError
 from bnncert.questions.faults.faults_answer import FaultBit
 from bnncert.results.rows import Kind, OtherAnswer, finite_number

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.table import Table
 
-from bnncert.engine.rounded_bounds import lower_text
+from bnncert.engine.answer import lower_text
 from bnncert.questions.radius.radius_answer import Probe, RadiusResult, SmallestResult
 from bnncert.regions.radii import RadiusUnit
 from bnncert.report.plain_table import plain_table

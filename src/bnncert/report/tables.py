@@ -8,8 +8,8 @@ from typing import Any, Literal
 from rich.table import Table
 from rich.text import Text
 
+from bnncert.engine.answer import lower_text, upper_text
 from bnncert.engine.methods import REGISTRY
-from bnncert.engine.rounded_bounds import lower_text, upper_text
 from bnncert.engine.timing import OTHER, Timing
 from bnncert.engine.verdict import Finding, Result, Status, TargetResult
 from bnncert.model.network import Network, weight_values, zero_share

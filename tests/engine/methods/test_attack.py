@@ -123,7 +123,8 @@ def test_only_the_wanted_targets_are_attacked() -> None:
     # Classes 1 and 2 have the same score everywhere, and both win once x0 >= 1/2.
     net = Network.from_arrays([[[1.0]], [[-1], [1], [1]]], [[-0.5], [0, 0, 0]])
     problem = robustness(net, Box([0.0], [2.0]), 0)
-    search = Attack(problem, context(problem), wanted={"class 2"})
+    search = Attack(problem, context(problem))
+    search.look_for({"class 2"})
     search.run(Deadline(None), 2)
     _, found = search.outcome(Deadline(None))
     assert found[0] is None

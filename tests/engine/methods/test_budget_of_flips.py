@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import bnncert
-from bnncert.engine.methods.propagation import PatternEngine
 from bnncert.engine.presolve.pipeline import plain_presolve, presolve
 from bnncert.engine.presolve.stability import stability
 from bnncert.kernel import check
@@ -114,12 +112,3 @@ def test_plain_presolve_has_the_network_over_its_unstable_neurons() -> None:
             assert np.all((made.bounds.lower <= exact) & (exact <= made.bounds.upper))
             below = np.where(exact >= layer.plus_from, 1, -1)
             values = np.concatenate([values, below[made.bounds.unstable]])
-
-
-def test_the_end_of_a_search_is_estimated_from_its_rate() -> None:
-    engine = PatternEngine.__new__(PatternEngine)
-    engine.total, engine.seconds = 100.0, 5.0
-    engine.search = SimpleNamespace(outcome=SimpleNamespace(patterns=25))  # type: ignore[assignment]
-    assert engine.seconds_left() == 15.0
-    engine.search.outcome.patterns = 0
-    assert engine.seconds_left() == np.inf

@@ -9,11 +9,11 @@ import pytest
 
 from bnncert import Ball, Network, verify
 from bnncert.arrays import FloatArray
-from bnncert.engine.search import pulse
+from bnncert.engine import timing
 from bnncert.engine.search.frontier import Frontier, OpenNode
 from bnncert.engine.search.patterns import enumeration
 from bnncert.engine.search.patterns.open_nodes import NodeBatch, OpenNodes
-from bnncert.engine.search.pulse import Pulse
+from bnncert.engine.timing import Pulse
 from tests.engine.search.patterns.test_sharing import hard_network
 from tests.questions.verify.test_verify import random_network
 
@@ -42,7 +42,7 @@ def test_reports_are_not_too_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(1000):
         seldom.beat(lambda: 0.25)
     assert told == []
-    monkeypatch.setattr(pulse, "INTERVAL", -1.0)
+    monkeypatch.setattr(timing, "REPORT_INTERVAL", -1.0)
     often = Pulse(told.append)
     often.beat(lambda: 0.25)
     # The sum of shares may be rounded to more than the whole tree.
@@ -70,8 +70,8 @@ def asked(
 
 @pytest.mark.parametrize("method", ["bab", "propagation"])
 def test_the_closed_share_of_a_search_grows(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    monkeypatch.setattr(pulse, "INTERVAL", -1.0)
-    monkeypatch.setattr(pulse, "COST", 1e9)
+    monkeypatch.setattr(timing, "REPORT_INTERVAL", -1.0)
+    monkeypatch.setattr(timing, "REPORT_COST", 1e9)
     if method == "bab":
         point = np.random.default_rng(11).normal(size=12)
         shares = asked(random_network(11), point, 0.4, method)

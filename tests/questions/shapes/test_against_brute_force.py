@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.engine.reachability.path_signs import path_cells, simplest_between
+from bnncert.engine.methods.sweep import path_cells, simplest_between
 from bnncert.engine.search.box_splitting import BoxSplitter
 from bnncert.kernel import check
 from bnncert.problem import Ties, robustness

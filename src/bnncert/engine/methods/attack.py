@@ -164,8 +164,6 @@ class Attack:
     ----------
     bounds
         Bounds of the layers (default: those of interval arithmetic).
-    wanted
-        Names of the targets to attack (all by default).
     stop_at_first
         Whether one counterexample ends the search.
     near
@@ -188,7 +186,6 @@ class Attack:
         context: Context,
         *,
         bounds: tuple[LayerBounds, ...] | None = None,
-        wanted: set[str] | None = None,
         stop_at_first: bool = True,
         near: FloatArray | None = None,
     ) -> None:
@@ -213,8 +210,6 @@ class Attack:
         self._only_centre = not bounds[-1].unstable.size
         self._generator = context.generator()
         self._walk = self._steps()
-        if wanted is not None:
-            self.look_for(wanted)
 
     def look_for(self, wanted: set[str]) -> None:
         """Search for counterexamples to these targets only."""

@@ -15,8 +15,7 @@ from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.engine.presolve.stability import LayerBounds, stability
 from bnncert.engine.replay import Replayer
-from bnncert.engine.search.pulse import Pulse
-from bnncert.engine.timing import PRESOLVE, Journal, LayerCount, Step
+from bnncert.engine.timing import PRESOLVE, Journal, LayerCount, Pulse, Step
 from bnncert.engine.verdict import Counterexample, Status, TargetResult, best_of
 from bnncert.errors import InputError, MissingExtraError
 from bnncert.model.rationals import float_above

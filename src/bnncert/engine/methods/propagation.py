@@ -15,7 +15,7 @@ from bnncert.engine.methods.engine import STEP, JointEngine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.literals import literal, renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
-from bnncert.engine.processes import usable_cores
+from bnncert.engine.processes import at_most_threads, usable_cores
 from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.patterns.circuit import Circuit, build_circuit, is_small_enough
 from bnncert.engine.search.patterns.dask_pool import DaskPool
@@ -26,7 +26,6 @@ from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Poi
 from bnncert.engine.search.patterns.pattern_search import SearchOutcome
 from bnncert.engine.search.patterns.sharing import ProcessPool, SharedSearch, SubtreePool
 from bnncert.engine.search.trace import PatternTrace
-from bnncert.engine.solvers.threads import at_most_threads
 from bnncert.engine.verdict import TargetResult
 from bnncert.problem import Problem, Target
 
@@ -55,12 +54,11 @@ class PatternEngine:
         problem: Problem,
         targets: tuple[Target, ...],
         context: Context,
-        deadline: Deadline | None = None,
     ) -> None:
         self.problem, self.targets, self.context = problem, targets, context
         self.presolved = presolved
         self.layer = presolved.network.layers[0]
-        circuit = build_circuit(presolved, targets, deadline or context.deadline)
+        circuit = build_circuit(presolved, targets, context.deadline)
         self.budget = flip_budget(self.layer, circuit.neurons, problem.region)
         self.circuit: Circuit = without_stable_gates(circuit, self.budget)
         home = self._home()
@@ -94,29 +92,14 @@ class PatternEngine:
         flips = None
         if self.budget is not None:
             flips = self.budget.most_flips(*self.budget.restrict(root))
-        #: An upper bound of the number of patterns, and the seconds spent on them.
-        self.total = float(pattern_counts(root, flips)[0])
-        self.seconds = 0.0
-        few = self.total <= self.search.most_patterns
+        few = pattern_counts(root, flips)[0] <= self.search.most_patterns
         if not question.minimum and not few and (self.budget is not None or self._disjoint()):
             self._descent = FlipDescent(
                 self.circuit, self.budget, home, self.realiser, context.options.seed
             )
 
-    def seconds_left(self) -> float:
-        """Return the seconds that the remaining patterns take at most, at the rate until now."""
-        done = self.search.outcome.patterns
-        return (self.total - done) * self.seconds / done if done else np.inf
-
     def run(self, deadline: Deadline) -> SearchOutcome:
         """Search until the deadline."""
-        began = deadline.elapsed()
-        try:
-            return self._run(deadline)
-        finally:
-            self.seconds += deadline.elapsed() - began
-
-    def _run(self, deadline: Deadline) -> SearchOutcome:
         self.realiser.deadline = self.search.limit = deadline
         self.search.pulse = self.context.pulse(PropagationMethod.name)
         if self._descent is not None:

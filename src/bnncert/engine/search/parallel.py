@@ -23,8 +23,8 @@ from bnncert.engine.processes import WorkerProcess, WorkerTeam, usable_cores
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
 from bnncert.engine.replay import Replayer
 from bnncert.engine.search.frontier import OpenNode
-from bnncert.engine.search.pulse import Pulse
 from bnncert.engine.search.tree import ClosedNode, Confirm, Outcome, Tree, TreeOptions
+from bnncert.engine.timing import Pulse
 from bnncert.problem import Objective, Problem, Target
 
 #: Seconds before other processes are started, of the first round, and of the longest one.

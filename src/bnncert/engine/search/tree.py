@@ -44,7 +44,6 @@ from bnncert.engine.search.branching import (
 from bnncert.engine.search.frontier import Frontier, OpenNode, ParentMoments
 from bnncert.engine.search.node_patterns import NodePatterns
 from bnncert.engine.search.patterns.enumeration import Compilation
-from bnncert.engine.search.pulse import Pulse
 from bnncert.engine.search.restrict import Restriction, Restrictor, sum_of_minima
 from bnncert.engine.search.warm_start import (
     IdleParts,
@@ -61,6 +60,7 @@ from bnncert.engine.solvers.structured_program import (
     StructuredProgram,
     Tables,
 )
+from bnncert.engine.timing import Pulse
 from bnncert.model.layers import ThresholdLayer
 from bnncert.model.rationals import float_below
 from bnncert.problem import Objective

@@ -17,6 +17,7 @@ import scipy
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
+from bnncert.engine.processes import blas_threads
 from bnncert.engine.solvers.definite import Arrow, ArrowFactor, InverseFactor
 from bnncert.engine.solvers.product_matrices import ProductMatrices
 from bnncert.engine.solvers.structured_program import (
@@ -24,7 +25,6 @@ from bnncert.engine.solvers.structured_program import (
     StructuredProgram,
     starting_point,
 )
-from bnncert.engine.solvers.threads import blas_threads
 
 StructuredStatus: TypeAlias = Literal[
     "optimal", "above", "below", "stalled", "limit", "interrupted"

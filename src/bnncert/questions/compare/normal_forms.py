@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bnncert.arrays import BoolArray, FloatArray
-from bnncert.engine.rounded_bounds import upper_text
+from bnncert.engine.answer import upper_text
 from bnncert.model.layers import OutputLayer, ThresholdLayer
 from bnncert.model.matrices import as_sparse
 from bnncert.model.network import Network

@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from bnncert.arrays import FloatArray
-from bnncert.engine.answer import Answer, Columns
-from bnncert.engine.rounded_bounds import lower_text, rounded, upper_text
+from bnncert.engine.answer import Answer, Columns, lower_text, rounded, upper_text
 from bnncert.kernel.claims.counting import rival_words
 from bnncert.model.rationals import float_above, float_below
 from bnncert.problem import Ties

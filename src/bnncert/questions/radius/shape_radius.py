@@ -17,8 +17,7 @@ import numpy as np
 
 from bnncert.deadline import OutOfTimeError
 from bnncert.engine.answer import Interrupted
-from bnncert.engine.methods.sweep import STAGE, SweptCell, point_of, sweep
-from bnncert.engine.reachability.path_signs import simplest_between
+from bnncert.engine.methods.sweep import STAGE, SweptCell, point_of, simplest_between, sweep
 from bnncert.engine.replay import OnnxRuntime, Replayer
 from bnncert.engine.verdict import Counterexample, Status
 from bnncert.errors import InputError

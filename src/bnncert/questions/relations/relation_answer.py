@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from bnncert.arrays import FloatArray
-from bnncert.engine.answer import Answer, Columns
-from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.engine.answer import Answer, Columns, lower_text, upper_text
 from bnncert.engine.verdict import finite_or_none
 
 RelationStatus: TypeAlias = Literal["holds", "fails", "unknown", "timeout"]

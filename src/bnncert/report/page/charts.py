@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from bnncert.engine.rounded_bounds import lower_text, upper_text
+from bnncert.engine.answer import lower_text, upper_text
 from bnncert.report.page import svg
 from bnncert.report.page.svg import (
     STYLES,

@@ -22,8 +22,8 @@ from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any
 
+from bnncert.engine.answer import rounded
 from bnncert.engine.methods import REGISTRY
-from bnncert.engine.rounded_bounds import rounded
 from bnncert.regions.radii import COUNTED, read_radius
 from bnncert.report.statistics import Panel
 from bnncert.results.rows import InstanceKey, NetworkRecord, Row

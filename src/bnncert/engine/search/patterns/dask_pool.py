@@ -15,10 +15,10 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from bnncert.engine.processes import at_most_threads
 from bnncert.engine.scheduler import Cluster
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion
 from bnncert.engine.search.patterns.sharing import Searched, Subtrees, SubtreeSolver
-from bnncert.engine.solvers.threads import at_most_threads
 
 #: Seconds after which a task returns the open nodes of its subtrees.
 SECONDS = 2.0

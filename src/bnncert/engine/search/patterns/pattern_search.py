@@ -39,7 +39,7 @@ from bnncert.engine.search.patterns.interval_propagation import (
     propagate,
 )
 from bnncert.engine.search.patterns.open_nodes import NodeBatch, OpenNodes, TreeRecord
-from bnncert.engine.search.pulse import Pulse
+from bnncert.engine.timing import Pulse
 
 SearchStatus: TypeAlias = Literal["proved", "violated", "open", "interrupted"]
 
