@@ -19,8 +19,8 @@ Limits: TypeAlias = tuple[tuple[str, str, tuple[Any, ...]], ...]
 
 GROUPS: dict[str, Limits] = {
     "nodes of bab": (
-        ("engine.search.node_patterns", "WORTH_IT", (0,)),
-        ("engine.search.node_patterns", "MOST_OPEN", (2, 4, 15)),
+        ("engine.search.branching", "WORTH_IT", (0,)),
+        ("engine.search.branching", "MOST_OPEN", (2, 4, 15)),
         ("engine.search.tree", "ENUMERATED", (1, 64)),
     ),
     "batches of patterns": (

@@ -25,7 +25,7 @@ import numpy as np
 
 from bnncert.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from bnncert.engine.exact_classes import exact_type
-from bnncert.engine.methods.attack import AttackMethod
+from bnncert.engine.methods.attack import AttackMethod, layer_distances
 from bnncert.engine.methods.auto import AutoMethod
 from bnncert.engine.methods.base import Context
 from bnncert.engine.methods.interval import interval_lower, lower_from_sums
@@ -196,13 +196,13 @@ class BatchAttack:
         lo, hi = (np.array([getattr(problems[k].region, n) for k in rows]) for n in ("lo", "hi"))
         points = np.array([problems[k].region.center for k in rows])
         label = np.array([problems[k].label for k in rows])
-        margins = self._margins(problems, rows, self._forward(points)[1], label)
+        margins = self._margins(problems, rows, layer_distances(self._network, points)[1], label)
         nearest = np.argsort(margins, axis=1, kind="stable")[:, :RIVALS]
         box, place = np.nonzero(np.isfinite(np.take_along_axis(margins, nearest, axis=1)))
         rival, points = nearest[box, place], points[box]
         found: dict[int, FloatArray] = {}
         for step in range(STEPS + 1):
-            distances, last = self._forward(points)
+            distances, last = layer_distances(self._network, points)
             lowest = self._margins(problems, rows[box], last, label[box]).min(axis=1)
             for k in np.flatnonzero(lowest < 0):
                 found.setdefault(int(rows[box[k]]), points[k])
@@ -227,15 +227,6 @@ class BatchAttack:
             rivals = [target.rival for target in problems[row].targets]
             margins[k, rivals] = own[k] - scores[k, rivals]
         return margins
-
-    def _forward(self, points: FloatArray) -> tuple[list[Float32Array], Float32Array]:
-        """Return the distances from the thresholds by layer, and the signs of the last layer."""
-        distances, signs = [], points.astype(np.float32)
-        for layer in self._network.layers:
-            distance = layer.operator(np.float32).forward(signs) - layer.threshold(np.float32)
-            distances.append(distance)
-            signs = np.where(distance >= 0, np.float32(1), np.float32(-1))
-        return distances, signs
 
     def _backward(
         self,

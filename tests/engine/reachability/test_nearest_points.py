@@ -11,8 +11,8 @@ import pytest
 import bnncert
 from bnncert.deadline import Deadline
 from bnncert.engine.reachability.ball_signs import exact_feasibility
+from bnncert.engine.reachability.fast_signs import NearestPoints
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern, proves_infeasible
-from bnncert.engine.reachability.nearest_points import NearestPoints
 from bnncert.model.layers import ThresholdLayer
 from tests.engine.reachability.test_ball import layer_of
 

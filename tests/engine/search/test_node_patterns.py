@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bnncert
 from bnncert import Options
-from bnncert.engine.search import node_patterns
+from bnncert.engine.search import branching
 from bnncert.kernel import check
 from bnncert.kernel.proof import PATTERNS
 from bnncert.problem import robustness
@@ -23,7 +23,7 @@ from tests.kernel.claims import unpack
 from tests.strategies import NORMS, few, questions
 
 #: Small problems have quick relaxations: without this none of them would be enumerated.
-ALWAYS = mock.patch.object(node_patterns, "WORTH_IT", 0)
+ALWAYS = mock.patch.object(branching, "WORTH_IT", 0)
 
 
 @pytest.mark.parametrize("kind", NORMS)
@@ -34,7 +34,7 @@ def test_branching_with_enumerated_nodes_agrees_with_brute_force(
     kind: str, most_open: int, data: st.DataObject
 ) -> None:
     question = data.draw(questions(kind))
-    with ALWAYS, mock.patch.object(node_patterns, "MOST_OPEN", most_open):
+    with ALWAYS, mock.patch.object(branching, "MOST_OPEN", most_open):
         result = question.verify(method="bab")
     assert result.status == question.expected()
     question.check_bounds(result)
@@ -51,7 +51,7 @@ def test_certificates_have_enumerated_leaves(most_open: int, tmp_path: Path) -> 
         network = bnncert.Network.from_arrays(weights, biases)
         region = bnncert.Ball("linf", generator.uniform(-1, 1, 3), 0.3)
         label = int(network.classify(region.center)[0])
-        with ALWAYS, mock.patch.object(node_patterns, "MOST_OPEN", most_open):
+        with ALWAYS, mock.patch.object(branching, "MOST_OPEN", most_open):
             result = bnncert.verify(network, region, label, method="bab", certificate=path)
         if result.status != "robust":
             continue

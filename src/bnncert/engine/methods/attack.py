@@ -10,7 +10,7 @@ by a walk (`grid_walk`).  A point with F <= 0 is a counterexample only after an 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -57,6 +57,23 @@ GROWTH = 4
 CLOSE = 0.25
 
 
+def layer_distances(
+    network: Network, points: Batch, check: Callable[[ThresholdLayer, Batch], None] | None = None
+) -> tuple[list[Batch], Batch]:
+    """Return the distances from the thresholds by layer, and the signs of the last layer.
+
+    `check` is called before each layer.
+    """
+    distances, signs = [], points.astype(np.float32)
+    for layer in network.layers:
+        if check is not None:
+            check(layer, signs)
+        distance = layer.operator(np.float32).forward(signs) - layer.threshold(np.float32)
+        distances.append(distance)
+        signs = np.where(distance >= 0, np.float32(1), np.float32(-1))
+    return distances, signs
+
+
 class SurrogateGradient:
     """Values of all objectives at a batch of points, and their surrogate gradients.
 
@@ -91,14 +108,7 @@ class SurrogateGradient:
     @np.errstate(over="ignore", invalid="ignore")
     def forward(self, points: Batch) -> tuple[list[Batch], Batch, FloatArray]:
         """Return the distances to the thresholds by layer, and the values f_i and F of targets."""
-        distances = []
-        signs = points.astype(np.float32)
-        for layer in self._network.layers:
-            self._check(layer, signs)
-            value = layer.operator(np.float32).forward(signs)
-            distance = value - layer.threshold(np.float32)
-            distances.append(distance)
-            signs = np.where(distance >= 0, np.float32(1), np.float32(-1))
+        distances, signs = layer_distances(self._network, points, self._check)
         parts: Batch = signs @ self._matrix.T + self._constant
         # A target without conditions is violated everywhere.
         columns = [parts[:, g].max(axis=1, initial=-np.inf) for g in self._groups]

@@ -287,6 +287,19 @@ class Context:
         return upper
 
 
+@dataclass(eq=False)
+class JointWork:
+    """What a search for all open targets of a region together is about.
+
+    Such a search may be run in slices of time: results are kept.
+    """
+
+    presolved: Presolved
+    problem: Problem
+    targets: tuple[Target, ...]
+    context: Context
+
+
 class Method(ABC):
     """One way to work on a problem.  Subclasses register themselves with :func:`register`."""
 

@@ -8,7 +8,7 @@ pattern itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import cycle
@@ -18,7 +18,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline, OutOfTimeError
-from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.base import Context, JointWork, Method, register
 from bnncert.engine.methods.engine import STEP, Engine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.methods.reduced_sdp import explain
@@ -55,29 +55,24 @@ STRENGTHS, SAMPLED = (0.05, 0.2, 0.5), 3
 MEMORY_SHARE = 0.25
 
 
-class EliminationEngine:
-    """The search of one region for all open targets together.
+@dataclass(eq=False)
+class EliminationEngine(JointWork):
+    """The elimination of variables within estimated seconds.
 
-    It may be run in slices of time: results are kept.
+    Raises OutOfTimeError if the deadline passes before the tables are complete.
     """
 
-    def __init__(
-        self,
-        presolved: Presolved,
-        problem: Problem,
-        targets: tuple[Target, ...],
-        context: Context,
-        seconds: float,
-        deadline: Deadline,
-    ) -> None:
-        self.problem, self.targets, self.context = problem, targets, context
-        self.presolved = presolved
+    seconds: InitVar[float]
+    deadline: InitVar[Deadline]
+
+    def __post_init__(self, seconds: float, deadline: Deadline) -> None:
+        problem, targets, context = self.problem, self.targets, self.context
         #: The target of each objective of the search.
         self.owner = [k for k, t in enumerate(targets) for _ in t.objectives]
         objectives = [o for t in targets for o in t.objectives]
         limits = EliminationLimits(MEMORY_SHARE * context.options.memory, seconds)
         self.search = EliminationSearch(
-            presolved, objectives, self._offer, self._is_done, limits, deadline
+            self.presolved, objectives, self._offer, self._is_done, limits, deadline
         )
         self.found: Counterexample | None = None
         self.ending: Ending = "interrupted"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.base import Context, JointWork, Method, register
 from bnncert.engine.methods.engine import STEP, JointEngine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.literals import literal, negation, renumbered, sign_of, variable_of
@@ -63,23 +64,16 @@ def is_suitable(presolved: Presolved, memory: float) -> bool:
     return small and 2 * PER_ENTRY * entries < 0.25e9 * memory
 
 
-class LearningEngine:
-    """The search of one region for all open targets together; it may be run in slices of time.
+@dataclass(eq=False)
+class LearningEngine(JointWork):
+    """The search that learns from conflicts.
 
     Raises OutOfTimeError if the deadline passes before the search can begin.
     """
 
-    def __init__(
-        self,
-        presolved: Presolved,
-        problem: Problem,
-        targets: tuple[Target, ...],
-        context: Context,
-        deadline: Deadline | None = None,
-    ) -> None:
-        self.problem, self.targets, self.context = problem, targets, context
-        self.presolved = _plain(presolved, deadline or context.deadline)
-        self.suitable = is_suitable(self.presolved, context.options.memory)
+    def __post_init__(self) -> None:
+        self.presolved = _plain(self.presolved, self.context.deadline)
+        self.suitable = is_suitable(self.presolved, self.context.options.memory)
         self.status: LearningStatus = "interrupted"
         self.found: Counterexample | None = None
         self.note = "" if self.suitable else TOO_LARGE
@@ -93,7 +87,7 @@ class LearningEngine:
         if not self.suitable:
             return
         self.encoding: Encoding = encode(
-            self.presolved, targets, problem.region, deadline or context.deadline
+            self.presolved, self.targets, self.problem.region, self.context.deadline
         )
         self.state: SolverState = self._start()
 

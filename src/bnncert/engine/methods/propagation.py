@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import BoolArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.engine.methods.base import Context, Method, register
+from bnncert.engine.methods.base import Context, JointWork, Method, register
 from bnncert.engine.methods.engine import STEP, JointEngine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.literals import literal, renumbered, sign_of, variable_of
@@ -41,24 +41,17 @@ DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 12, 0.2, 3.0
 ALONE, WORTH_STARTING = 1.0, 2.0
 
 
-class PatternEngine:
-    """The search over sign patterns of one region, for all open targets together.
+@dataclass(eq=False)
+class PatternEngine(JointWork):
+    """The search over sign patterns.
 
-    It may be run in slices of time: results are kept.  Raises OutOfTimeError if the deadline
-    passes before the search can begin.
+    Raises OutOfTimeError if the deadline passes before the search can begin.
     """
 
-    def __init__(
-        self,
-        presolved: Presolved,
-        problem: Problem,
-        targets: tuple[Target, ...],
-        context: Context,
-    ) -> None:
-        self.problem, self.targets, self.context = problem, targets, context
-        self.presolved = presolved
-        self.layer = presolved.network.layers[0]
-        circuit = build_circuit(presolved, targets, context.deadline)
+    def __post_init__(self) -> None:
+        problem, targets, context = self.problem, self.targets, self.context
+        self.layer = self.presolved.network.layers[0]
+        circuit = build_circuit(self.presolved, targets, context.deadline)
         self.budget = flip_budget(self.layer, circuit.neurons, problem.region)
         self.circuit: Circuit = without_stable_gates(circuit, self.budget)
         home = self._home()

@@ -1,4 +1,4 @@
-r"""The choice of the variable to split on, and of patterns to try in a node.
+r"""How a node of a tree is split, and which patterns are tried in it.
 
 If all variables are first-layer signs, the score of a variable is  -kappa_a (1 - E[x_a]^2):  the
 multiplier of x_a^2 = 1 is the price of the variance that a fixed sign does not have.  On instances
@@ -10,15 +10,28 @@ variables that it fixes, by implication included, and the score of a split is th
 scores of its children.
 
 Sign patterns near the moments of a relaxation come from random hyperplanes.
+
+A node with few open first-layer signs is not split, but all of their patterns are enumerated.  The
+signs of a node are propagated through all layers by intervals.  If that does not close the node,
+all patterns of its open first-layer signs are evaluated.  In a deep network this takes
+milliseconds, whereas a relaxation over all of its gates takes a second and gives a weak bound.
 """
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.engine.presolve.literals import sign_of, variable_of
+from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
+from bnncert.engine.search.patterns.circuit import Circuit, build_circuit, is_small_enough
+from bnncert.engine.search.patterns.enumeration import enumerate_node
+from bnncert.engine.search.patterns.interval_propagation import propagate
+from bnncert.engine.search.restrict import Restriction
+from bnncert.problem import Objective, Target
 
 #: Tolerance for comparing integers that are stored as floats.
 HALF = 0.5
@@ -102,3 +115,61 @@ def count_violated_pairs(problem: ReducedProblem, signs: SignArray) -> IntArray:
     left = signs[:, variable_of(first)] == sign_of(first)
     right = signs[:, variable_of(second)] == sign_of(second)
     return np.asarray((left & right).sum(axis=1))
+
+
+#: Open first-layer signs up to which a node is enumerated.
+MOST_OPEN = 15
+
+#: Open variables of all layers from which on a relaxation takes longer than the enumeration.
+WORTH_IT = 60
+
+
+class NodePatterns:
+    """Enumerates the patterns of nodes of one tree."""
+
+    def __init__(self, presolved: Presolved, problem: ReducedProblem, objective: Objective) -> None:
+        self._presolved, self._objective = presolved, objective
+        #: The first-layer variables of the tree; a circuit has the numbers of presolve.
+        self._inputs: IntArray = np.flatnonzero(presolved.owner_layer[problem.variables] == 0)
+        self._numbers: IntArray = problem.variables[self._inputs]
+        self._can = is_small_enough(presolved)
+
+    @cached_property
+    def _circuit(self) -> Circuit:
+        return build_circuit(self._presolved, (Target("", (self._objective,)),))
+
+    def is_worth_it(self, left: Restriction) -> bool:
+        """Whether a node is enumerated: it has few open signs and many open gates."""
+        few = np.count_nonzero(left.signs[self._inputs] == 0) <= MOST_OPEN
+        if not few or left.free.size < WORTH_IT or not self._can:
+            return False
+        return bool(np.count_nonzero(self._node(left) == 0) <= MOST_OPEN)
+
+    def _node(self, left: Restriction) -> SignArray:
+        """Return the node's signs of all first-layer variables, as one row."""
+        node = np.zeros((1, self._circuit.inputs), dtype=np.int8)
+        # Variables that f does not depend on also stay open: with a sign that no input has, a gate
+        # that conflicts make stable could contradict the pattern, which would be dropped.
+        node[0, self._numbers] = left.signs[self._inputs]
+        return node
+
+    def violating(self, left: Restriction) -> tuple[SignArray, float]:
+        """Return the patterns that may reach the objective, over the tree's first-layer variables.
+
+        Also return a lower bound of f on all others.
+        """
+        circuit, node = self._circuit, self._node(left)
+        made = propagate(circuit, node)
+        nothing = np.zeros((0, self._inputs.size), dtype=np.int8)
+        if not made.possible[0]:
+            return nothing, np.inf
+        if made.lower[0, 0] > circuit.objectives.enough[0]:
+            return nothing, float(made.lower[0, 0])
+        patterns, least = [nothing], np.inf
+        wanted = np.ones(1, dtype=bool)
+        for part in enumerate_node(
+            circuit, None, made.states[0], made.last[0], wanted, circuit.objectives.enough
+        ):
+            patterns.append(part.violating[:, self._numbers])
+            least = min(least, float(part.least[0]))
+        return np.concatenate(patterns), least

@@ -2,7 +2,7 @@ r"""Branch and bound on the signs of neurons.
 
 A node fixes some signs.  It is closed if they contradict each other (pairs, learned clauses,
 gates), if no input has them (linear or conic program, checked), if it has few patterns and none of
-them reaches the goal (`node_patterns`), or if the bound of the reduced relaxation is above the
+them reaches the goal (`branching`), or if the bound of the reduced relaxation is above the
 goal.  Otherwise it is split on one more sign.  Points of feasibility checks, and patterns rounded
 from the moments, are tried as counterexamples.  If all signs are fixed, exact arithmetic decides.
 
@@ -29,20 +29,19 @@ from bnncert.deadline import NO_DEADLINE, Deadline, OutOfTimeError
 from bnncert.engine.presolve.literals import literal
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.reachability.ball_signs import exact_feasibility
-from bnncert.engine.reachability.fast_signs import fast_feasibility
+from bnncert.engine.reachability.fast_signs import NearestPoints, fast_feasibility
 from bnncert.engine.reachability.feasibility import Feasibility, SignPattern
-from bnncert.engine.reachability.nearest_points import NearestPoints
 from bnncert.engine.relaxations.reduced.patterns import starting_moments
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem
 from bnncert.engine.relaxations.reduced.relaxation import LATTICE_GAP, relax_reduced
 from bnncert.engine.search.branching import (
+    NodePatterns,
     choose_variable,
     count_violated_pairs,
     objective_values,
     round_moments,
 )
 from bnncert.engine.search.frontier import Frontier, OpenNode, ParentMoments
-from bnncert.engine.search.node_patterns import NodePatterns
 from bnncert.engine.search.patterns.enumeration import Compilation
 from bnncert.engine.search.restrict import Restriction, Restrictor, sum_of_minima
 from bnncert.engine.search.warm_start import (
