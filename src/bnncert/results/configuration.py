@@ -5,10 +5,11 @@ Every mistake is reported with its line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from bnncert.engine.methods import REGISTRY
 from bnncert.engine.relaxations.linear import Form
@@ -231,6 +232,8 @@ def selected(
 
 # -- reading ------------------------------------------------------------------------------
 
+T = TypeVar("T")
+
 _PART_KEYS = (
     *("data", "norms", "radii", "methods", "question", "rivals", "ties", "timeout", "seed"),
     *("certificates", "clip", "memory", "scale", "mean", "std", "grid", "within", "value"),
@@ -383,6 +386,7 @@ def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part
     if question == "bound" and ties != "violation":
         line = section.need("ties").line
         raise section.wrong("ties have no meaning for a bound; leave them out", line)
+    grid = section.get("grid")
     part = Part(
         networks=_chosen_networks(section, networks),
         data=_data(section),
@@ -396,9 +400,9 @@ def _part(section: ConfigSection, networks: Mapping[str, NetworkSource]) -> Part
             seed=section.integer("seed", 0) or 0,
             memory=section.positive("memory", "GB") or 4.0,
             question=question,
-            grid=_grid(section),
-            within=_within(section, norms),
-            value=_value(section, norms),
+            grid=None if grid is None else _length(section, grid, "grid"),
+            within=_of_norms(section, "within", ("l0",), norms, partial(_length, section)),
+            value=_of_norms(section, "value", VALUED, norms, section.as_number),
         ),
         certificates=certificates,
         clip=_clip(section),
@@ -441,57 +445,46 @@ def _radii(section: ConfigSection) -> tuple[Radius, ...]:
     nodes = section.items("radii")
     if nodes is None:
         raise section.wrong(f"{section.what} has no radii")
-    expected = "a number >= 0, also as in 1px or 0.25 delta"
-    radii = []
-    for node in nodes:
-        words = expected if isinstance(node.value, str) else "a number >= 0"
-        radii.append(_length(section, node, "radius", words))
+    radii = [_length(section, node, "radius") for node in nodes]
     _once(section, [radius.text for radius in radii], nodes, "radius")
     return tuple(radii)
 
 
-def _length(section: ConfigSection, node: Node, name: str, expected: str) -> Radius:
-    """Return a radius, a reach or the step of a grid."""
-    is_step = name == "grid"
+#: What is expected of a radius, of by how much an input may change, and of the step of a grid.
+_LENGTHS = {
+    "radius": "a number >= 0, also as in 1px or 0.25 delta",
+    "within": "a number >= 0, also as in 1px",
+    "grid": "a step > 0, also as in 1px",
+}
+
+
+def _length(section: ConfigSection, node: Node, name: str) -> Radius:
     value, line = node.value, node.line
-    found = read_step(value, line) if is_step else read_radius(value, line, name)
+    found = read_step(value, line) if name == "grid" else read_radius(value, line, name)
     if found is None:
-        text = node.value if isinstance(node.value, str) else node.kind
-        raise section.wrong(f"{name} is {text}; expected {expected}", node.line)
+        is_text = isinstance(value, str)
+        expected = _LENGTHS[name] if is_text or name != "radius" else "a number >= 0"
+        text = value if is_text else node.kind
+        raise section.wrong(f"{name} is {text}; expected {expected}", line)
     return found
 
 
-def _grid(section: ConfigSection) -> Radius | None:
-    """Return the step of the grid that inputs are on."""
-    node = section.get("grid")
-    return None if node is None else _length(section, node, "grid", "a step > 0, also as in 1px")
-
-
 def _of_norms(
-    section: ConfigSection, key: str, owners: Sequence[str], norms: Sequence[ChangeNorm]
-) -> Node | None:
-    """Return the value of a key that belongs to some norms, if the part has one of them."""
+    section: ConfigSection,
+    key: str,
+    owners: Sequence[str],
+    norms: Sequence[ChangeNorm],
+    read: Callable[[Node, str], T],
+) -> T | None:
+    """Read the value of a key that belongs to some norms, if the part has one of them."""
     node = section.get(key)
     if node is None or set(owners) & set(norms):
-        return node
+        return None if node is None else read(node, key)
     if key not in section.values:
         # Stated for all parts, of which some have other norms.
         return None
     text = f"{key} belongs to norm {' or '.join(owners)}, not to {', '.join(norms)}"
     raise section.wrong(text, node.line)
-
-
-def _within(section: ConfigSection, norms: Sequence[ChangeNorm]) -> Radius | None:
-    """Return by how much an input of an L0 ball may change."""
-    node = _of_norms(section, "within", ("l0",), norms)
-    expected = "a number >= 0, also as in 1px"
-    return None if node is None else _length(section, node, "within", expected)
-
-
-def _value(section: ConfigSection, norms: Sequence[ChangeNorm]) -> float | None:
-    """Return the value of a shape of change."""
-    node = _of_norms(section, "value", VALUED, norms)
-    return None if node is None else section.as_number(node, "value")
 
 
 def _rivals(section: ConfigSection) -> Rivals:

@@ -18,7 +18,7 @@ from bnncert.errors import BnncertError, InputError
 from bnncert.model.formats.inputs import pick_point
 from bnncert.model.loading import RandomNetwork, load, load_demo_images, load_demo_network
 from bnncert.model.network import Network
-from bnncert.problem import Rivals, rivals_text, robustness
+from bnncert.problem import rivals_text, robustness
 from bnncert.regions import Ball, Grid
 from bnncert.regions.radii import inputs_text, radius_text
 from bnncert.results.configuration import DEMO_NETWORKS, Configuration, NetworkSource, Part
@@ -212,17 +212,13 @@ def _instances(
                 )
             )
     left_out = len(subject.selection.numbers(data, network)) - len(asked)
+    excluded = rivals_text(rivals).replace(",", " or ")
     counts = {
-        f"{left_out} input(s) of class {_or_text(rivals)}, the rival itself, left out": left_out,
+        f"{left_out} input(s) of class {excluded}, the rival itself, left out": left_out,
         f"{off_grid} input(s) are not on the grid; the balls stay around them": off_grid,
     }
     notes = (*data.notes, *(note for note, count in counts.items() if count))
     return instances, notes
-
-
-def _or_text(rivals: Rivals) -> str:
-    """Return rivals as in "1 or 2"."""
-    return rivals_text(rivals).replace(",", " or ")
 
 
 def _common_key(subject: _Subject, settings: Settings, balls: Balls) -> InstanceKey:
