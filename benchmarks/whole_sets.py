@@ -22,7 +22,7 @@ import bnncert
 from bnncert.model.loading import load_demo_network
 from bnncert.model.network import Network
 from bnncert.report.csv_export import write_csv
-from bnncert.report.page import write_page
+from bnncert.report.page.document import write_page
 from bnncert.results.instance import Settings, attempt
 from bnncert.results.interval_batches import in_batches
 from bnncert.results.labelled_points import Selection, read_data

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bnncert.cli.catalogue import ENTRIES
+from bnncert.cli.option_errors import SYNONYMS
 from bnncert.cli.program import _imported
-from bnncert.cli.usage_errors import SYNONYMS
 from tests.cli.diamond import BALL, DIAMOND, Run, assert_one_line, query
 
 #: How commands name the network file that they read.

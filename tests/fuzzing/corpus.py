@@ -22,7 +22,7 @@ from bnncert.model.formats.inputs import pick_point, read_array, read_labels
 from bnncert.problem import from_vnnlib
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
-from bnncert.report.page import write_page
+from bnncert.report.page.document import write_page
 from bnncert.report.vnncomp_files import Line, ResultsTable
 from bnncert.results.configuration import read_configuration
 from bnncert.results.labelled_points import read_data

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bnncert.report.page import write_page
+from bnncert.report.page.document import write_page
 from bnncert.results.store import read_recorded
 from tests.report.other_sketch import other_file
 from tests.report.results_sketch import NETWORK, campaign_file, large_file, write_results

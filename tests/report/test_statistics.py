@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from bnncert.report.page.document import page_text, page_title
-from bnncert.report.page.first_sentence import first_sentences
-from bnncert.report.page.outcomes import lead_section
+from bnncert.report.page.outcomes import first_sentences, lead_section
 from bnncert.report.statistics import count_answers, counts, panels, together
 from bnncert.report.summary import experiment_table, summarise
 from bnncert.results.instance import Balls, Instance, Settings

@@ -12,7 +12,7 @@ import pytest
 
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import write_latex
-from bnncert.report.page import write_page
+from bnncert.report.page.document import write_page
 from bnncert.results.rows import LabelSource, Row, label_source
 from bnncert.results.store import ResultsFile, read_recorded
 from tests.cli.diamond import DIAMOND, Run, write_network

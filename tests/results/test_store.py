@@ -19,7 +19,7 @@ import pytest
 import bnncert
 from bnncert import Ball, InputError, Network
 from bnncert.engine.verdict import Counterexample, Result, TargetResult
-from bnncert.report.page import write_page
+from bnncert.report.page.document import write_page
 from bnncert.results.rows import FORMAT, InputRecord, InstanceKey, NetworkRecord, Row, stored_floats
 from bnncert.results.store import ResultsFile, read_recorded
 

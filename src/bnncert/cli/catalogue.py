@@ -161,6 +161,7 @@ ENTRIES = (
         "Print the methods, what they promise and what they need.",
         ABOUT,
         "bnncert methods",
+        "supports",
     ),
     Entry(
         "supports",

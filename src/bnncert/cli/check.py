@@ -5,13 +5,14 @@ The check of a small certificate takes less time than importing SciPy or rich, s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bnncert.cli.bundled_names import model_file
+from bnncert.cli.bundled_names import model_file, point_source
 from bnncert.cli.exit_codes import ExitCode
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
@@ -108,13 +109,9 @@ def check(
             certificate, network, other=second, sign_zero=sign_zero, timeout=timeout
         )
         if asked is not None:
-            from bnncert.cli.stated_centre import compare_centre
-
-            remark = compare_centre(_centre(certificate, report, "--input"), *asked)
+            remark = _compare_centre(_centre(certificate, report, "--input"), *asked)
         if picture:
-            from bnncert.cli.stated_centre import centre_picture
-
-            draw = centre_picture(network, _centre(certificate, report, "--picture"))
+            draw = _centre_picture(network, _centre(certificate, report, "--picture"))
     except UnreadableError as error:
         raise FormatError(f"{certificate}: {error}") from error
     except MissingFileError:
@@ -142,10 +139,16 @@ def check(
 
 
 def _read_input(network: Network, point: CheckedInput) -> tuple[str, FloatArray]:
-    """Return the name and the values of the input, with the libraries that read it."""
-    from bnncert.cli.stated_centre import read_checked_input
+    """Return the name and the values of the input that --input and --index name."""
+    from bnncert.cli.command_question import chosen_point, scaled_data
+    from bnncert.results.labelled_points import OWN
 
-    return read_checked_input(network, str(point.input_), point.index, point)
+    text = str(point.input_)
+    source, index = point_source(text, point.index)
+    network, data = scaled_data(network, source, OWN, point)
+    if data.names and index is None:
+        raise InputError(f"{text}: a certificate is about one image; give --index")
+    return chosen_point(network, data, text, source, index)
 
 
 def _centre(certificate: Path, report: Report, option: str) -> FloatArray:
@@ -155,3 +158,48 @@ def _centre(certificate: Path, report: Report, option: str) -> FloatArray:
         what = f"a {region}" if region else "all inputs"
         raise InputError(f"{certificate}: it is about {what} and has no centre; leave out {option}")
     return report.centre
+
+
+def _compare_centre(centre: FloatArray, where: str, point: FloatArray) -> str:
+    """Return a sentence that the input is the centre; raise RejectedError if it is another one.
+
+    Regions of grid points and of changed pixels have centres of float32 numbers, as `bnncert
+    verify` reads their inputs.
+    """
+    import numpy as np
+
+    from bnncert.kernel import RejectedError
+
+    if np.array_equal(centre, point):
+        return f"the centre is {where}"
+    if np.array_equal(centre, point.astype(np.float32)):
+        return f"the centre is {where}, rounded to float32 numbers"
+    different = np.flatnonzero(centre != point)
+    first = int(different[0])
+    raise RejectedError(
+        f"it is about another input than {where}: {different.size} of {centre.size} values differ, "
+        f"the first at input {first}: {float(centre[first])!r} in the certificate, "
+        f"{float(point[first])!r} in {where}"
+    )
+
+
+def _centre_picture(network: Network, centre: FloatArray) -> Callable[[bool], None]:
+    """Return what prints the centre, to stderr or not; raise InputError if it is no picture."""
+    import numpy as np
+
+    from bnncert.cli.consoles import PlainConsole
+    from bnncert.report.picture import grey_lines, requested_image
+
+    lo, hi = network.input_lo, network.input_hi
+    if lo is None or hi is None:
+        lo, hi = centre.min(), centre.max()
+    scaled = (centre - lo) / np.maximum(hi - lo, 1e-300)
+    image = requested_image(scaled, network.input_shape, "--picture")
+
+    def draw(stderr: bool) -> None:
+        console = PlainConsole(stderr=stderr)
+        colour = console.is_terminal and console.color_system is not None
+        for line in grey_lines(image, colour=colour):
+            console.print(line, soft_wrap=True)
+
+    return draw

@@ -49,7 +49,7 @@ def info(
     wide_console(stderr=json_ == "-").print(network_table(network))
     console.notes(network.notes)
     if thresholds is not None:
-        from bnncert.report.threshold_table import threshold_csv
+        from bnncert.report.csv_export import threshold_csv
 
         write_atomically(thresholds, threshold_csv(network))
         console.print(f"thresholds: {thresholds}", soft_wrap=True)

@@ -20,9 +20,9 @@ from bnncert.cli.completion import SHELLS, install_script, prepare, script, with
 from bnncert.cli.exit_codes import CODES, ExitCode
 from bnncert.cli.help_topics import TopicCommand, write_commands
 from bnncert.cli.interrupts import INTERRUPTED, leaving_on_interrupt
+from bnncert.cli.option_errors import usage_text
 from bnncert.cli.project_defaults import ProjectDefaults, find_defaults
 from bnncert.cli.time_limit import is_command_line
-from bnncert.cli.usage_errors import usage_text
 from bnncert.errors import BnncertError, InputError
 from bnncert.version import __version__
 

@@ -36,7 +36,7 @@ def report(
     from bnncert.report.csv_export import CSV_FILES, write_csv
     from bnncert.report.latex_export import write_latex
     from bnncert.report.other_answers import other_lines
-    from bnncert.report.page import write_page
+    from bnncert.report.page.document import write_page
     from bnncert.results.store import read_recorded
 
     if out is None and csv is None and latex is None:

@@ -18,13 +18,12 @@ import typer
 from bnncert.cli.bundled_names import model_file
 from bnncert.cli.command_question import read_network
 from bnncert.cli.exit_codes import ExitCode
+from bnncert.cli.option_errors import given_options
 from bnncert.cli.options import SharedMethodOptions
 from bnncert.cli.output import network_tree
-from bnncert.cli.result_views import explain_result
+from bnncert.cli.result_views import VerifyOutputs, VerifyView, explain_result, replayable
 from bnncert.cli.time_limit import finite_limit
 from bnncert.cli.undecided import Asked
-from bnncert.cli.unused import given_options
-from bnncert.cli.verify_view import VerifyOutputs, VerifyView, replayable
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.errors import InputError
 from bnncert.problem.problem import Arithmetic

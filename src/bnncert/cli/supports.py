@@ -1,4 +1,4 @@
-"""`bnncert supports`: the capabilities, in the words of the VNN-LIB 2.0 verifier interface."""
+"""`bnncert methods` and `supports`: the capabilities, as a table and as VNN-LIB 2.0 asks."""
 
 from __future__ import annotations
 
@@ -64,6 +64,14 @@ def supports(*, asked: Asked) -> None:  # type: ignore[valid-type]
         raise InputError(f"supports answers exactly one question at a time; give one of {flags}")
     for line in answer(questions[0]):
         print(line)
+
+
+def methods() -> None:
+    """Print the methods, what they promise and what they need."""
+    from bnncert.cli.consoles import wide_console
+    from bnncert.report.tables import methods_table
+
+    wide_console().print(methods_table())
 
 
 def answer(question: str) -> list[str]:

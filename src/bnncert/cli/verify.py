@@ -24,9 +24,8 @@ from bnncert.cli.options import (
     point_argument,
 )
 from bnncert.cli.output import json_path
-from bnncert.cli.result_views import question_tree
+from bnncert.cli.result_views import VerifyOutputs, VerifyView, question_tree
 from bnncert.cli.time_limit import finite_limit, limit_text
-from bnncert.cli.verify_view import VerifyOutputs, VerifyView
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,8 +76,8 @@ def verify(
     """Decide whether a property holds, with a counterexample if it does not."""
     from bnncert.cli.command_question import is_input, read_network, read_points, with_argument
     from bnncert.cli.image_folders import FolderView
+    from bnncert.cli.option_errors import refuse_beside_query
     from bnncert.cli.undecided import Asked
-    from bnncert.cli.unused import refuse_beside_query
     from bnncert.problem.vnnlib import read_vnnlib
     from bnncert.questions.verify import verify as verify_api
     from bnncert.report.picture import CounterexampleFile

@@ -1,14 +1,19 @@
-"""The report as CSV files: every answer, the counts, and the gains of the bounds."""
+"""CSV files: every answer of a report, the counts, the gains of the bounds; and thresholds."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bnncert.model.formats.atomic import make_folder, write_atomically
+from bnncert.model.layers import ThresholdLayer
+from bnncert.model.network import Network
 from bnncert.regions.radii import inputs_text, radius_in_px
 from bnncert.report.other_answers import SHOWN_KINDS, ShownLine
 from bnncert.report.statistics import Panel, counts, gaps, panels
@@ -122,3 +127,44 @@ def _other_rows(recorded: Recorded, lines: Sequence[ShownLine]) -> Iterable[Sequ
         asked, found = ([getattr(line.answer, n) for n in names] for names in (_ASKED, _FOUND))
         network = recorded.network(line.answer.model_hash).name
         yield network, *asked, *line.facts.values(), *found
+
+
+#: A neuron is +1 iff the sum of its weights times its inputs is at least `threshold`, or for +-1
+#: weights and inputs, iff at least `agreeing` of the inputs have the sign of their weight.
+HEADS = ("layer", "name", "neuron", "weights", "threshold", "agreeing", "note")
+
+EITHER = "either sign at the threshold"
+
+
+def threshold_rows(network: Network) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each neuron of each threshold layer."""
+    step, lo = network.pixel_step, network.input_lo
+    whole_inputs = step == 1.0 and lo is not None and bool(np.all(lo == np.rint(lo)))
+    for number, layer in enumerate(network.layers, start=1):
+        counts = np.diff(layer.rows.indptr)
+        for j in range(layer.size):
+            cells = (str(number), layer.name, str(j), str(int(counts[j])))
+            yield (*cells, *_threshold(layer, j, int(counts[j]), whole_inputs))
+
+
+def _threshold(layer: ThresholdLayer, j: int, count: int, whole_inputs: bool) -> tuple[str, ...]:
+    """State the threshold of a neuron, the number of agreeing inputs, and what is special."""
+    if layer.is_lattice:
+        ties = layer.tie is not None and bool(layer.tie[j]) and layer.sign_zero == "either"
+        least = int(layer.plus_from[j])
+        agreeing = str((least + count) // 2) if int(layer.norm[j]) == count else ""
+        return str(least), agreeing, EITHER if ties else ""
+    low, high = -float(layer.enclosure[1][j]), -float(layer.enclosure[0][j])
+    if low != high:
+        return repr(low + (high - low) / 2), "", f"irrational, known to {high - low:.3g}"
+    row = layer.rows.data[layer.rows.indptr[j] : layer.rows.indptr[j + 1]]
+    if whole_inputs and layer.sign_zero != "either" and np.all(row == np.rint(row)):
+        # Sums of integers: the next integer decides them in the same way.
+        return str(math.floor(low) + 1 if layer.sign_zero == "minus" else math.ceil(low)), "", ""
+    notes = {"plus": "", "minus": "-1 at the threshold", "either": EITHER}
+    return repr(low + 0.0), "", notes[layer.sign_zero]
+
+
+def threshold_csv(network: Network) -> str:
+    """Return the thresholds of all neurons, to compare them with what a device was given."""
+    return _text([HEADS, *threshold_rows(network)])

@@ -14,9 +14,8 @@ from pathlib import Path, PurePath
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts
 from bnncert.report.page.details import collect_details
-from bnncert.report.page.first_sentence import first_sentences
 from bnncert.report.page.other_sections import other_sections, section_id
-from bnncert.report.page.outcomes import lead_section, outcome_chart, outcome_table
+from bnncert.report.page.outcomes import first_sentences, lead_section, outcome_chart, outcome_table
 from bnncert.report.page.svg import Chart, wide_table
 from bnncert.report.page.table_data import packed, table_columns
 from bnncert.report.statistics import Panel, counts, gaps, panels
