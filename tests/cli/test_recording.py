@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import bnncert
-from bnncert.cli.command_question import CommandQuestion, read_network, read_question
-from bnncert.cli.options import BallShape, PointOptions, ScalingOptions
-from bnncert.cli.recording import Recording
+from bnncert.cli.answer_view import RecordedView
+from bnncert.cli.command_question import CommandQuestion, read_question
+from bnncert.cli.options import AnswerOutputs, BallShape, ModelOptions, PointOptions, ScalingOptions
 from bnncert.errors import FormatError
 from bnncert.report.other_answers import SHOWN_KINDS
+from bnncert.results.rows import Kind
 from bnncert.results.store import read_recorded
 from tests.cli.diamond import Run
 
@@ -25,21 +28,41 @@ def question(folder: Path) -> CommandQuestion:
     """Return the ball of radius 1/4 around (1, 0), on a grid, in which the class is the same."""
     shape = BallShape("linf", "0.25", grid="0.125")
     point = PointOptions(input_="x.npy")
-    return read_question(read_network(Path("net.npz"), None), point, shape, ScalingOptions())
+    return read_question(ModelOptions(Path("net.npz")).read(), point, shape, ScalingOptions())
+
+
+class _View(RecordedView[Any]):
+    def print_answer(self, found: Any) -> None:
+        raise NotImplementedError
+
+
+def record(
+    path: Path | None,
+    kind: Kind,
+    question: CommandQuestion,
+    region: str,
+    settings: dict[str, Any],
+    tree: dict[str, Any],
+) -> str:
+    """Write an answer into a results file as a command does; return the line about it."""
+    consoles: Any = None
+    outputs = AnswerOutputs(results=path)
+    view = _View(consoles, outputs, dict, kind, question, region, settings)
+    found = SimpleNamespace(to_dict=lambda: tree)
+    return next(view.written(found, is_interrupted=False), "")
 
 
 def test_answers_of_the_functions_are_read_by_the_report(question: CommandQuestion) -> None:
     network, ball, label = question.network, question.region, question.label
     path = Path("r.sqlite")
     explained = bnncert.explain(network, ball.middle, label, certificate="set.bnncert")
-    recording = Recording(path, "explain", question, explained.domain.text, {"ties": "violation"})
-    assert recording.add(explained.to_dict()).startswith("results: r.sqlite (1 answer of ")
+    asked = (path, "explain", question, explained.domain.text, {"ties": "violation"})
+    assert record(*asked, explained.to_dict()).startswith("results: r.sqlite (1 answer of ")
     tolerated = bnncert.faults(network, ball, label)
-    recording = Recording(path, "faults", question, question.ball_text, {})
-    recording.add(tolerated.to_dict())
+    record(path, "faults", question, question.ball_text, {}, tolerated.to_dict())
     counted = bnncert.count(network, ball, label, samples=100)
-    recording = Recording(path, "count", question, question.ball_text, {})
-    assert "(3 answers of" in recording.add(counted.to_dict())
+    added = record(path, "count", question, question.ball_text, {}, counted.to_dict())
+    assert "(3 answers of" in added
 
     recorded = read_recorded(path)
     assert [other.input_name for other in recorded.others] == ["x.npy"] * 3
@@ -59,13 +82,13 @@ def test_answers_of_the_functions_are_read_by_the_report(question: CommandQuesti
 def test_the_same_question_has_one_answer(question: CommandQuestion) -> None:
     path, tree = Path("r.sqlite"), ANSWER
     for asked in (question, question, replace(question, label=1), replace(question, rivals=(1,))):
-        Recording(path, "count", asked, "a ball", {}).add(tree)
+        record(path, "count", asked, "a ball", {}, tree)
     smaller = read_question(
         question.network, PointOptions(input_="x.npy"), BallShape("linf", "0.125"), ScalingOptions()
     )
     # The same words for another region, and other settings.
-    Recording(path, "count", smaller, "a ball", {}).add(tree)
-    Recording(path, "count", question, "a ball", {"ties": "robust"}).add(tree)
+    record(path, "count", smaller, "a ball", {}, tree)
+    record(path, "count", question, "a ball", {"ties": "robust"}, tree)
     assert len(read_recorded(path).others) == 5
 
 
@@ -75,7 +98,7 @@ def test_whole_points_are_left_out(question: CommandQuestion) -> None:
         **{"witness": [0.5] * 2, "region": {"center": [1]}},
         "rows": [{"certified": 3, "counterexample": {"input": [0.5] * 2}}],
     }
-    Recording(Path("r.sqlite"), "faults", question, "a ball", {}).add(tree)
+    record(Path("r.sqlite"), "faults", question, "a ball", {}, tree)
     (other,) = read_recorded(Path("r.sqlite")).others
     assert other.tree == {**ANSWER, "rows": [{"certified": 3}]}
 
@@ -85,21 +108,21 @@ def test_certificates_are_named_from_the_folder_of_the_file(question: CommandQue
         Path(name).mkdir()
     tree = {**ANSWER, "certificate": "proofs/a.bnncert"}
     path = Path("results/r.sqlite")
-    Recording(path, "count", question, "a ball", {}).add(tree)
+    record(path, "count", question, "a ball", {}, tree)
     (other,) = read_recorded(path).others
     assert other.certificate == "../proofs/a.bnncert"
 
 
 def test_without_a_file_nothing_is_written(question: CommandQuestion, folder: Path) -> None:
     before = sorted(folder.iterdir())
-    assert Recording(None, "count", question, "a ball", {}).add(ANSWER) == ""
+    assert record(None, "count", question, "a ball", {}, ANSWER) == ""
     assert sorted(folder.iterdir()) == before
 
 
 def test_another_file_is_refused_before_the_work(question: CommandQuestion) -> None:
     Path("notes.txt").write_text("text")
     with pytest.raises(FormatError, match=r"notes\.txt: not a bnncert results file; it was not"):
-        Recording(Path("notes.txt"), "count", question, "a ball", {})
+        record(Path("notes.txt"), "count", question, "a ball", {}, {})
     assert Path("notes.txt").read_text() == "text"
 
 

@@ -6,8 +6,10 @@ A command is its options and its printing: it reads its question, and a subclass
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +24,10 @@ from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.engine.answer import AnswerT, Interrupted
 
 if TYPE_CHECKING:
+    from bnncert.cli.command_question import CommandQuestion
     from bnncert.cli.consoles import Consoles
     from bnncert.cli.progress import LiveLine
-    from bnncert.cli.recording import Recording
+    from bnncert.results.rows import Kind
 
 
 def begin(
@@ -44,7 +47,7 @@ def begin(
     if method is not None:
         refuse_unread(ctx, method)
     consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
-    refuse_unwritable(*outputs.files, read=read)
+    refuse_unwritable(*outputs.files.values(), read=read)
     return consoles
 
 
@@ -159,14 +162,78 @@ class AnswerView(ABC, Generic[AnswerT]):
         return "there is no proof"
 
 
+#: Fields of an answer that hold whole points; `--json` and certificates have them.
+_POINTS = frozenset({"witness", "witnesses", "counterexample", "steps", "region"})
+
+
 @dataclass(frozen=True, eq=False)
 class RecordedView(AnswerView[AnswerT]):
-    """Adds the answer to a results file as well (`explain`, `faults` and `count`)."""
+    """Adds the answer to a results file as well, if `--results` names one."""
 
-    recording: Recording
+    kind: Kind
+    question: CommandQuestion
+    #: The region in words, and what distinguishes the question from others about it.
+    region: str
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        """Raise before the work if the file exists and is not a results file."""
+        path = self.outputs.files.get("--results")
+        if path is not None and path.exists():
+            from bnncert.results.store import ResultsFile
+
+            ResultsFile(path).close()
 
     def written(self, found: AnswerT, *, is_interrupted: bool) -> Iterator[str]:
         """Write the answer into the results file, unless it is unfinished."""
-        line = "" if is_interrupted else self.recording.add(found.to_dict())
-        if line:
-            yield line
+        if "--results" in self.outputs.files and not is_interrupted:
+            yield self.record(self.outputs.files["--results"], found.to_dict())
+
+    def record(self, path: Path, tree: Mapping[str, Any]) -> str:
+        """Write an answer as data with its network and its input; return a sentence about it."""
+        from bnncert.arrays import numbers_hash
+        from bnncert.problem import rivals_text
+        from bnncert.results.rows import InputRecord, NetworkRecord, made_answer
+        from bnncert.results.store import ResultsFile
+
+        question, point = self.question, self.question.region.middle
+        network = question.network
+        # The hash of the region, because two regions may have the same words.
+        region = json.dumps(question.region.to_dict(), sort_keys=True)
+        asked = {
+            **self.settings,
+            "rivals": rivals_text(question.rivals),
+            "sign_zero": network.sign_zero,
+            "region": hashlib.sha256(region.encode()).hexdigest(),
+        }
+        shape = question.image_shape or network.input_shape
+        with ResultsFile(path) as results:
+            certificate = tree.get("certificate")
+            answer = made_answer(
+                asked,
+                _without_points(tree),
+                kind=self.kind,
+                model_hash=network.content_hash,
+                input_name=question.where,
+                input_hash=numbers_hash(point),
+                label=question.label,
+                labels=question.labels,
+                region=self.region,
+                status=tree["status"],
+                summary=tree["summary"],
+                seconds=float(tree["seconds"]),
+                certificate=None if certificate is None else results.relative(certificate),
+            )
+            results.add_networks([NetworkRecord.of(network, Path(network.source).name)])
+            results.add_inputs([InputRecord(answer.input_hash, question.label, shape, point)])
+            results.replace_other(answer)
+            count = len(results.other_answers())
+        plural = "" if count == 1 else "s"
+        return f"results: {path} ({count} answer{plural} of explain, faults and count)"
+
+
+def _without_points(tree: Any) -> Any:
+    """Return an answer without the fields that hold whole points, which would fill the file."""
+    if isinstance(tree, Mapping):
+        return {k: _without_points(v) for k, v in tree.items() if k not in _POINTS}
+    return [_without_points(part) for part in tree] if isinstance(tree, list | tuple) else tree

@@ -13,8 +13,7 @@ from bnncert.cli.options import (
     BoundMethodOptions,
     ExplainOption,
     JsonOption,
-    LayersOption,
-    ModelArgument,
+    ModelOptions,
     Outputs,
     PrintOptions,
     ScalingOptions,
@@ -27,8 +26,7 @@ from bnncert.cli.time_limit import finite_limit
 def bound(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     ball: BallOptions,
     scaling: ScalingOptions,
     settings: BoundMethodOptions,
@@ -37,14 +35,14 @@ def bound(
     printing: PrintOptions,
 ) -> None:
     """Bound the margin over each rival class by one method."""
-    from bnncert.cli.command_question import read_network, read_points, with_argument
+    from bnncert.cli.command_question import read_points, with_argument
     from bnncert.cli.undecided import Asked
     from bnncert.questions.verify import bound as bound_api
 
     ball, outputs, method = with_argument(ball), Outputs(json_=json_), settings.method
     options = settings.options()
-    consoles = begin(ctx, printing, outputs, (model, layers, ball.input_, ball.labels), method)
-    network = read_network(model, settings.sign_zero, layers)
+    consoles = begin(ctx, printing, outputs, (*source.files, *ball.files), method)
+    network = source.read(settings.sign_zero)
     points = read_points(network, ball, ball.shape, scaling)
     question = points.question(points.index)
     consoles.details.notes(points.data.notes)
@@ -54,7 +52,7 @@ def bound(
     with settings.connected(consoles.watching) as options:
         ResultView(consoles, outputs, about, asked, explain).ask(
             ctx,
-            f"{model.name}, {question.heading}, method {method}",
+            f"{source.model.name}, {question.heading}, method {method}",
             settings.timeout,
             lambda certificate, **how: bound_api(
                 *(question.network, question.region, question.label),

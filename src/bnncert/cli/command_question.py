@@ -20,10 +20,8 @@ from bnncert.cli.options import (
 )
 from bnncert.cli.output import network_tree
 from bnncert.errors import InputError
-from bnncert.model.description import SignZero
 from bnncert.model.formats.images import is_image
 from bnncert.model.formats.inputs import pick_point, split_key
-from bnncert.model.loading import load
 from bnncert.model.network import Network
 from bnncert.problem import Rivals
 from bnncert.regions import Ball, ChangeNorm, L0Ball, Neighbourhood
@@ -103,11 +101,6 @@ class CommandQuestion:
         """The ball, with its radius in the unit in which it was given."""
         ball = self.region
         return ball.describe(self.unit.text(ball.stated_radius))
-
-
-def read_network(model: Path, sign_zero: SignZero | None, layers: Path | None = None) -> Network:
-    """Load a network file; --sign-zero overrides the value that the model states."""
-    return load(model, layers).with_sign_zero(sign_zero)
 
 
 def radius_option(

@@ -12,8 +12,7 @@ from bnncert.cli.answer_view import RecordedView, begin
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
-    LayersOption,
-    ModelArgument,
+    ModelOptions,
     PlainBallOptions,
     PrintOptions,
     ScalingOptions,
@@ -67,8 +66,7 @@ class CountSettings:
 def count(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     point: CountBallOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
@@ -77,21 +75,19 @@ def count(
     printing: PrintOptions,
 ) -> None:
     """Count the grid points of a region whose class changes, with certified bounds."""
-    from bnncert.cli.command_question import read_network, with_argument
-    from bnncert.cli.recording import Recording
+    from bnncert.cli.command_question import with_argument
     from bnncert.questions.count.count import count as count_points
 
     point = with_argument(point)
-    consoles = begin(ctx, printing, outputs, (model, layers, point.input_, point.labels))
-    network = read_network(model, settings.sign_zero, layers)
+    consoles = begin(ctx, printing, outputs, (*source.files, *point.files))
+    network = source.read(settings.sign_zero)
     question = _read(network, point, scaling)
     consoles.details.notes(question.notes)
-    recording = Recording(outputs.results, "count", question, question.ball_text, {"ties": ties})
     region = question.region.to_dict()
     about = partial(question.about, ties=ties, region=region, seed=settings.seed)
-    _CountView(consoles, outputs, about, recording).ask(
+    _CountView(consoles, outputs, about, "count", question, question.ball_text, {"ties": ties}).ask(
         ctx,
-        f"{model.name}, {question.heading}",
+        f"{source.model.name}, {question.heading}",
         settings.timeout,
         partial(
             count_points,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,9 +14,8 @@ from bnncert.cli.options import (
     AnswerOutputs,
     BallShape,
     GridOption,
-    LayersOption,
     MethodOptions,
-    ModelArgument,
+    ModelOptions,
     PixelOptions,
     PointOptions,
     PrintOptions,
@@ -73,23 +71,12 @@ class ExplainOutputs(AnswerOutputs):
         ),
     ] = None
 
-    @property
-    def files(self) -> tuple[Path | None, ...]:
-        """The files that have to be writable."""
-        return *super().files, self.picture_file
-
-    @property
-    def picture_file(self) -> Path | None:
-        """The file of the picture, if it is not the terminal."""
-        return None if self.picture in (None, "-") else Path(str(self.picture))
-
 
 @grouped
 def explain(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     point: PointOptions,
     domain: DomainOptions,
     pixels: PixelOptions,
@@ -103,21 +90,19 @@ def explain(
     printing: PrintOptions,
 ) -> None:
     """Find inputs that suffice for the class of an image, and show that each is needed."""
-    from bnncert.cli.command_question import read_network, with_argument
-    from bnncert.cli.recording import Recording
+    from bnncert.cli.command_question import with_argument
     from bnncert.questions.explain.explain import explain as explain_api
     from bnncert.questions.prover import UnwrittenError
 
     point, options = with_argument(point), settings.options()
-    consoles = begin(
-        ctx, printing, outputs, (model, layers, point.input_, point.labels), settings.method
-    )
-    network = read_network(model, settings.sign_zero, layers)
+    consoles = begin(ctx, printing, outputs, (*source.files, *point.files), settings.method)
+    network = source.read(settings.sign_zero)
     question, values = _read(network, point, domain, pixels)
     consoles.details.notes(question.notes)
     picture = _picture(outputs, question, values)
-    title = f"{model.name}, {question.title}: {question.label_text}, other inputs {values.text}"
-    recording = Recording(outputs.results, "explain", question, values.text, {"ties": ties})
+    title = (
+        f"{source.model.name}, {question.title}: {question.label_text}, other inputs {values.text}"
+    )
     about = partial(question.about, ties=ties, method=settings.method, seed=settings.seed)
 
     def ask(**how: Any) -> Explanation:
@@ -136,8 +121,10 @@ def explain(
         except InputError as error:
             raise InputError(f"{question.where}: {error}") from error
 
-    view = _ExplanationView(consoles, outputs, about, recording, picture)
-    view.ask(ctx, title, settings.timeout, ask)
+    view = _ExplanationView(
+        consoles, outputs, about, "explain", question, values.text, {"ties": ties}, picture
+    )
+    view.ask(ctx, f"{source.model.name}, {title}", settings.timeout, ask)
 
 
 def _read(
@@ -182,7 +169,7 @@ def _picture(
     if lo is None or hi is None:
         lo, hi = domain.lo, domain.hi
     shape = question.image_shape or network.input_shape
-    return KeptPicture(outputs.picture_file, shape, domain.image, lo, hi)
+    return KeptPicture(outputs.files.get("--picture"), shape, domain.image, lo, hi)
 
 
 @dataclass(frozen=True, eq=False)

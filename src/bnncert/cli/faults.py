@@ -12,9 +12,8 @@ from bnncert.cli.answer_view import RecordedView, begin
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
-    LayersOption,
     MethodOptions,
-    ModelArgument,
+    ModelOptions,
     PlainBallOptions,
     PrintOptions,
     ScalingOptions,
@@ -72,8 +71,7 @@ class FaultOptions:
 def faults(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     point: FaultBallOptions,
     scaling: ScalingOptions,
     chosen: FaultOptions,
@@ -83,15 +81,12 @@ def faults(
     printing: PrintOptions,
 ) -> None:
     """Find how many weight bits may flip, or thresholds be stuck, before the class can change."""
-    from bnncert.cli.command_question import read_decision, read_network, with_argument
-    from bnncert.cli.recording import Recording
+    from bnncert.cli.command_question import read_decision, with_argument
     from bnncert.questions.faults.fault_search import faults as faults_api
 
     point, options = with_argument(point), settings.options()
-    consoles = begin(
-        ctx, printing, outputs, (model, layers, point.input_, point.labels), settings.method
-    )
-    network = read_network(model, settings.sign_zero, layers)
+    consoles = begin(ctx, printing, outputs, (*source.files, *point.files), settings.method)
+    network = source.read(settings.sign_zero)
     question = read_decision(
         network,
         point,
@@ -102,11 +97,10 @@ def faults(
     )
     consoles.details.notes(question.notes)
     asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
-    recording = Recording(outputs.results, "faults", question, question.ball_text, asked)
     about = partial(question.about, ties=ties, method=settings.method, seed=settings.seed)
-    _FaultsView(consoles, outputs, about, recording).ask(
+    _FaultsView(consoles, outputs, about, "faults", question, question.ball_text, asked).ask(
         ctx,
-        f"{model.name}, {question.heading}",
+        f"{source.model.name}, {question.heading}",
         settings.timeout,
         partial(
             faults_api,

@@ -184,17 +184,16 @@ def _radii(points: AskedPoints, found: FoundRadius) -> Text:
     return Text(f"certified {lower}, falsified {upper}")
 
 
-def refuse_single_files(points: AskedPoints, files: dict[str, Path | None]) -> None:
-    """Raise if files are named that hold the answer about one image; `files` are by option."""
+def refuse_files(points: AskedPoints, files: dict[str, Path]) -> None:
+    """Raise if files that belong to one image are named, or JSON would overwrite a file of theirs.
+
+    `files` are by option.  The table of the classes belongs to the folder as its images do.
+    """
     for option, file in files.items():
-        if file is not None:
+        if option != "--json":
             raise InputError(
                 f"{option} is a file about one input, and {points.text} is a folder of "
                 f"{len(points.data.names)} images; choose one with --index, or see bnncert run"
             )
-
-
-def refuse_overwriting(points: AskedPoints, target: Path | None) -> None:
-    """Raise if an output is one of the images of a folder, or the table of their classes."""
-    images = [Path(points.source) / name for name in points.data.names]
-    refuse_clashes((target,), (*images, points.data.labels_where or None))
+        images = [Path(points.source) / name for name in points.data.names]
+        refuse_clashes((file,), (*images, points.data.labels_where or None))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import JsonOption, LayersOption, ModelArgument
+from bnncert.cli.options import JsonOption, ModelOptions
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.model.formats.atomic import write_atomically
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 @grouped
 def info(
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     json_: JsonOption = None,
     thresholds: Annotated[
         Path | None,
@@ -28,11 +27,10 @@ def info(
 ) -> None:
     """Print layers, sizes, sparsity and thresholds of a network."""
     from bnncert.cli.consoles import PlainConsole, wide_console
-    from bnncert.model.loading import load
     from bnncert.report.tables import network_table
 
-    refuse_unwritable(json_path(json_), thresholds, read=(model, layers))
-    network = load(model, layers)
+    refuse_unwritable(json_path(json_), thresholds, read=source.files)
+    network = source.read()
     console = PlainConsole(stderr=json_ == "-")
     shape = " x ".join(map(str, network.input_shape))
     box = "not stated"

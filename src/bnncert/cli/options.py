@@ -15,7 +15,6 @@ import typer
 
 from bnncert.cli.bundled_names import NETWORKS, POINTS, model_file
 from bnncert.cli.completion import METHODS, among
-from bnncert.cli.output import json_path
 from bnncert.cli.time_limit import DEFAULT_LIMIT, read_limit
 from bnncert.engine.solvers import SolverName
 from bnncert.errors import InputError
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bnncert.engine.methods import Options
+    from bnncert.model.description import SignZero
+    from bnncert.model.network import Network
     from bnncert.problem import Rivals
     from bnncert.regions import ChangeNorm
     from bnncert.regions.radii import PixelScale
@@ -59,6 +60,27 @@ LayersOption = Annotated[
         "--layers", help="JSON file with the layers of a PyTorch checkpoint or of Keras weights."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The network that a question is about."""
+
+    model: ModelArgument
+    layers: LayersOption = None
+
+    def read(self, sign_zero: SignZero | None = None) -> Network:
+        """Load the network; --sign-zero overrides the value that the model states."""
+        from bnncert.model.loading import load
+
+        return load(self.model, self.layers).with_sign_zero(sign_zero)
+
+    @property
+    def files(self) -> tuple[Path | None, ...]:
+        """What is read."""
+        return self.model, self.layers
+
+
 InputArgument = Annotated[
     str | None, point_argument("input", "Point or image folder, instead of --input.")
 ]
@@ -239,9 +261,10 @@ class Outputs:
     json_: JsonOption = None
 
     @property
-    def files(self) -> tuple[Path | None, ...]:
-        """The files that have to be writable."""
-        return self.certificate, json_path(self.json_)
+    def files(self) -> dict[str, Path]:
+        """The files that are named, by their options; they have to be writable."""
+        named = {f"--{name.strip('_').replace('_', '-')}": v for name, v in vars(self).items()}
+        return {flag: Path(value) for flag, value in named.items() if value not in (None, "-")}
 
 
 @dataclass(frozen=True)
@@ -250,22 +273,12 @@ class CounterexampleOutputs(Outputs):
 
     save_counterexample: SaveCounterexampleOption = None
 
-    @property
-    def files(self) -> tuple[Path | None, ...]:
-        """The files that have to be writable."""
-        return *super().files, self.save_counterexample
-
 
 @dataclass(frozen=True)
 class AnswerOutputs(Outputs):
     """The files that a command about one decision writes."""
 
     results: ResultsOption = None
-
-    @property
-    def files(self) -> tuple[Path | None, ...]:
-        """The files that have to be writable."""
-        return *super().files, self.results
 
 
 IndexOption = Annotated[
@@ -291,6 +304,11 @@ class PointOptions:
         int | None, typer.Option("--label", help="True class (default: as --labels).")
     ] = None
     labels: LabelsOption = None
+
+    @property
+    def files(self) -> tuple[str | None, ...]:
+        """What is read."""
+        return self.input_, self.labels
 
 
 @dataclass(frozen=True)

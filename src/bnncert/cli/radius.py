@@ -17,8 +17,7 @@ from bnncert.cli.options import (
     CentreOptions,
     CounterexampleOutputs,
     GridOption,
-    LayersOption,
-    ModelArgument,
+    ModelOptions,
     PrintOptions,
     ScalingOptions,
     SharedMethodOptions,
@@ -26,7 +25,7 @@ from bnncert.cli.options import (
     WithinOption,
     read_clip,
 )
-from bnncert.cli.output import json_path, network_tree, refuse_clashes
+from bnncert.cli.output import network_tree, refuse_clashes
 from bnncert.cli.result_views import replay_text
 from bnncert.cli.time_limit import finite_limit, limit_text
 from bnncert.errors import FormatError, InputError
@@ -90,7 +89,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class RadiusOutputs(CounterexampleOutputs):
-    """The files of a search; all but JSON belong to `--exact`."""
+    """The files that a search writes; all but JSON belong to `--exact`."""
 
     certificate: Annotated[
         Path | None,
@@ -98,38 +97,28 @@ class RadiusOutputs(CounterexampleOutputs):
             "--certificate", help="With --exact: write a proof of the certified side for `check`."
         ),
     ] = None
-    resume: Annotated[
-        Path | None,
-        typer.Option("--resume", help="With --exact: continue from the --json file of a search."),
-    ] = None
-
-    def refuse_folder(self, points: AskedPoints) -> None:
-        """Raise if files are named that hold the answer about one image of a folder."""
-        from bnncert.cli.image_folders import refuse_overwriting, refuse_single_files
-
-        files = (self.certificate, self.save_counterexample, self.resume)
-        options = ("--certificate", "--save-counterexample", "--resume")
-        refuse_single_files(points, dict(zip(options, files, strict=True)))
-        refuse_overwriting(points, json_path(self.json_))
 
 
 @grouped
 def radius(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     point: CentreOptions,
     search: SearchOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
     settings: SharedMethodOptions,
     outputs: RadiusOutputs,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", help="With --exact: continue from the --json file of a search."),
+    ] = None,
     printing: PrintOptions,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
-    from bnncert.cli.command_question import read_network, read_points, with_argument
-    from bnncert.cli.image_folders import FolderView, search_folder
+    from bnncert.cli.command_question import read_points, with_argument
+    from bnncert.cli.image_folders import FolderView, refuse_files, search_folder
     from bnncert.cli.progress import watch
     from bnncert.questions.radius.radius import radius as radius_api
     from bnncert.questions.radius.smallest import smallest
@@ -137,13 +126,13 @@ def radius(
     point, method = with_argument(point), settings.method
     # Wrong values are refused before the network is read.
     settings.options()
-    consoles = begin(ctx, printing, outputs, (model, layers, point.input_, point.labels), method)
+    consoles = begin(ctx, printing, outputs, (*source.files, *point.files), method)
     # The JSON file may replace the one from which the search continues.
-    refuse_clashes((outputs.certificate, outputs.save_counterexample), (outputs.resume,))
+    refuse_clashes((outputs.certificate, outputs.save_counterexample), (resume,))
     _refuse_useless(ctx, point, search)
     if point.input_ is None:
         raise InputError("--input is missing; give the point to search around")
-    network = read_network(model, settings.sign_zero, layers)
+    network = source.read(settings.sign_zero)
     shape = BallShape(point.norm, "0", search.within, search.grid, point.value)
     points = read_points(network, point, shape, scaling)
     points, maximum, gap = search.limits(points, read_clip(scaling.clip))
@@ -160,11 +149,11 @@ def radius(
 
     with settings.connected(consoles.watching) as options:
         if points.is_folder:
-            outputs.refuse_folder(points)
+            refuse_files(points, outputs.files | ({"--resume": resume} if resume else {}))
             about = {**network_tree(points.network), **how, "ties": ties}
             limit = finite_limit(settings.timeout)
             text = limit_text(ctx, settings.timeout, " for each image")
-            folder = FolderView(points, consoles, model.name, text, outputs.json_)
+            folder = FolderView(points, consoles, source.model.name, text, outputs.json_)
             with watch(consoles.watching) as progress:
                 each = partial(ask, timeout=limit, options=options, progress=progress)
                 search_folder(folder, each, progress, about)
@@ -174,13 +163,13 @@ def radius(
         if search.exact:
             stated = _stated(question, ties)
             saved = question.counterexample_file(outputs.save_counterexample)
-            known = None if outputs.resume is None else _known(outputs.resume, question, stated)
+            known = None if resume is None else _known(resume, question, stated)
             view = _SmallestView(consoles, outputs, partial(question.about, **how, **stated), saved)
         else:
             view = _RadiusView(consoles, outputs, partial(question.about, **how), question.unit)
         view.ask(
             ctx,
-            f"{model.name}, {question.title}: {question.label_text}, norm {point.norm}",
+            f"{source.model.name}, {question.title}: {question.label_text}, norm {point.norm}",
             settings.timeout,
             partial(ask, question, known, options=options),
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,20 +13,11 @@ import typer
 from bnncert.cli.answer_view import AnswerView, begin
 from bnncert.cli.bundled_names import point_source
 from bnncert.cli.grouping import grouped
-from bnncert.cli.options import (
-    LayersOption,
-    ModelArgument,
-    Outputs,
-    PrintOptions,
-    SharedMethodOptions,
-    read_clip,
-)
+from bnncert.cli.options import ModelOptions, Outputs, PrintOptions, SharedMethodOptions, read_clip
 from bnncert.cli.output import network_tree
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
-    from bnncert.cli.consoles import Consoles
-    from bnncert.model.network import Network
     from bnncert.questions.relations.relation_answer import RelationResult
     from bnncert.questions.relations.table_columns import TableColumns
     from bnncert.regions import Box
@@ -85,8 +76,7 @@ class TableOptions:
 def monotone(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     feature: Annotated[
         str,
         typer.Option(
@@ -114,7 +104,7 @@ def monotone(
     """Decide whether a class or score is monotone in a feature, with a pair of inputs if not."""
     from bnncert.questions.relations.relations import monotone as monotone_api
 
-    command = _RelationCommand(ctx, model, layers, table, settings, outputs, printing)
+    command = _RelationCommand(ctx, source, table, settings, outputs, printing)
     found, values = command.feature(feature)
     if not isinstance(found, int):
         raise InputError(f"--feature is {feature}; a one-hot group has no order")
@@ -138,8 +128,7 @@ def monotone(
 def fair(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     protect: Annotated[
         list[str],
         typer.Option(
@@ -156,7 +145,7 @@ def fair(
     """Decide whether protected attributes can change the class, with a pair of inputs if so."""
     from bnncert.questions.relations.relations import fair as fair_api
 
-    command = _RelationCommand(ctx, model, layers, table, settings, outputs, printing)
+    command = _RelationCommand(ctx, source, table, settings, outputs, printing)
     protected: list[int | tuple[int, ...]] = []
     values: dict[int, list[float]] = {}
     for text in protect:
@@ -181,38 +170,28 @@ def fair(
     command.answer(title, ask)
 
 
-@dataclass(eq=False)
 class _RelationCommand:
     """One call of a command: its options, and the network and the table that they name."""
 
-    ctx: typer.Context
-    model: Path
-    layers: Path | None
-    table: TableOptions
-    settings: SharedMethodOptions
-    outputs: Outputs
-    printing: InitVar[PrintOptions]
-    consoles: Consoles = field(init=False)
-
-    def __post_init__(self, printing: PrintOptions) -> None:
-        read = (self.model, self.layers, self.table.table, self.table.input_)
-        self.consoles = begin(self.ctx, printing, self.outputs, read, self.settings.method)
-
-    @cached_property
-    def network(self) -> Network:
-        """The network."""
-        from bnncert.cli.command_question import read_network
-
-        return read_network(self.model, self.settings.sign_zero, self.layers)
-
-    @cached_property
-    def columns(self) -> TableColumns:
-        """The names, bounds and steps of its inputs."""
+    def __init__(
+        self,
+        ctx: typer.Context,
+        source: ModelOptions,
+        table: TableOptions,
+        settings: SharedMethodOptions,
+        outputs: Outputs,
+        printing: PrintOptions,
+    ) -> None:
         from bnncert.questions.relations.table_columns import TableColumns
 
-        if self.table.table is None:
-            return TableColumns.plain(self.network.inputs)
-        return TableColumns.read(self.table.table, self.network.inputs)
+        self.ctx, self.table, self.settings, self.model = ctx, table, settings, source.model
+        read = (*source.files, table.table, table.input_)
+        consoles = begin(ctx, printing, outputs, read, settings.method)
+        self.network = source.read(settings.sign_zero)
+        self.view = _RelationView(consoles, outputs, self._stated)
+        self.columns = TableColumns.plain(self.network.inputs)
+        if table.table is not None:
+            self.columns = TableColumns.read(table.table, self.network.inputs)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -271,10 +250,9 @@ class _RelationCommand:
     def answer(self, title: str, ask: Callable[..., RelationResult]) -> None:
         """Ask, and print and write the answer."""
         settings = self.settings
-        view = _RelationView(self.consoles, self.outputs, self._stated)
-        with settings.connected(self.consoles.watching) as options:
+        with settings.connected(self.view.consoles.watching) as options:
             asked = partial(ask, method=settings.method, options=options)
-            view.ask(self.ctx, f"{self.model.name}, {title}", settings.timeout, asked)
+            self.view.ask(self.ctx, f"{self.model.name}, {title}", settings.timeout, asked)
 
     def _stated(self) -> dict[str, Any]:
         """State the network and how it is asked about for JSON."""

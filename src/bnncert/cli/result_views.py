@@ -33,11 +33,6 @@ class VerifyOutputs(CounterexampleOutputs):
         Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
     ] = None
 
-    @property
-    def files(self) -> tuple[Path | None, ...]:
-        """The files that are named."""
-        return self.witness, *super().files
-
 
 def replayable(networks: tuple[Network, ...], query: Specification, result: Result) -> Result:
     """Return the answer for a result file, whose readers compare it with the model's own outputs.

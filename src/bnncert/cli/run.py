@@ -19,10 +19,9 @@ from bnncert.cli.options import (
     ChangeNormOption,
     GridOption,
     LabelsOption,
-    LayersOption,
     MemoryOption,
     MethodOption,
-    ModelArgument,
+    ModelOptions,
     PrintOptions,
     ScalingOptions,
     SeedOption,
@@ -99,8 +98,7 @@ class AnsweringOptions:
 def run(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
-    layers: LayersOption = None,
+    source: ModelOptions,
     out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
     points: PointsOptions,
     scaling: ScalingOptions,
@@ -120,11 +118,11 @@ def run(
     if place.workers == 1:
         # A single worker needs no process of its own.
         place = replace(place, workers=0)
-    refuse_unwritable(out, read=(model, layers, points.data, points.labels))
+    refuse_unwritable(out, read=(*source.files, points.data, points.labels))
     folder = answering.certificates
     if folder is not None:
         make_folder(folder)
-    plan_with, seconds = _planner(model, layers, points, scaling, answering), answering.timeout
+    plan_with, seconds = _planner(source, points, scaling, answering), answering.timeout
     plan = plan_with(seconds)
     with ResultsFile(out) as results:
         if is_default(ctx, "timeout") and results.answered():
@@ -144,19 +142,18 @@ def run(
 
 
 def _planner(
-    model: Path,
-    layers: Path | None,
+    source: ModelOptions,
     points: PointsOptions,
     scaling: ScalingOptions,
     answering: AnsweringOptions,
 ) -> Callable[[float], Plan]:
     """Read the network and the points; return what plans the instances with a time limit."""
-    from bnncert.cli.command_question import balls_option, large_radius, radius_option, read_network
+    from bnncert.cli.command_question import balls_option, large_radius, radius_option
     from bnncert.results.instance import PointSource, Settings
     from bnncert.results.labelled_points import Selection, in_network_units, read_data
     from bnncert.results.plan import plan_run
 
-    network = read_network(model, answering.sign_zero, layers)
+    network = source.read(answering.sign_zero)
     source, index = point_source(points.data, None)
     selection = Selection(points.first, points.count)
     if index is not None:

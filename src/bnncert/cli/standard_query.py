@@ -16,7 +16,6 @@ import numpy as np
 import typer
 
 from bnncert.cli.bundled_names import model_file
-from bnncert.cli.command_question import read_network
 from bnncert.cli.exit_codes import ExitCode
 from bnncert.cli.option_errors import given_options
 from bnncert.cli.options import SharedMethodOptions
@@ -26,6 +25,7 @@ from bnncert.cli.time_limit import finite_limit
 from bnncert.cli.undecided import Asked
 from bnncert.engine.replay import OnnxRuntime
 from bnncert.errors import InputError
+from bnncert.model.loading import load
 from bnncert.problem.problem import Arithmetic
 from bnncert.problem.vnnlib import read_vnnlib
 from bnncert.questions.several_networks import assigned_networks, refuse_wrong_names
@@ -58,7 +58,7 @@ def ask_standard(
     refuse_wrong_names(query, list(files))
     given = arithmetic if "arithmetic" in given_options(ctx) else None
     arithmetic = _arithmetic(query, given)
-    models = {name: read_network(file, settings.sign_zero) for name, file in files.items()}
+    models = {name: load(file).with_sign_zero(settings.sign_zero) for name, file in files.items()}
     _refuse_types(query, models)
     networks = assigned_networks(query, models)
     if outputs.save_counterexample is not None and len(networks) > 1:

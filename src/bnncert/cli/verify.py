@@ -15,15 +15,13 @@ from bnncert.cli.options import (
     ArithmeticOption,
     BallOptions,
     ExplainOption,
-    LayersOption,
-    ModelArgument,
+    ModelOptions,
     PrintOptions,
     ScalingOptions,
     SharedMethodOptions,
     TiesOption,
     point_argument,
 )
-from bnncert.cli.output import json_path
 from bnncert.cli.result_views import VerifyOutputs, VerifyView, question_tree
 from bnncert.cli.time_limit import finite_limit, limit_text
 from bnncert.errors import InputError
@@ -61,9 +59,8 @@ class VerifiedBallOptions(BallOptions):
 def verify(
     *,
     ctx: typer.Context,
-    model: ModelArgument,
     networks: NetworksOption = None,
-    layers: LayersOption = None,
+    source: ModelOptions,
     ball: VerifiedBallOptions,
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
@@ -74,7 +71,7 @@ def verify(
     printing: PrintOptions,
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
-    from bnncert.cli.command_question import is_input, read_network, read_points, with_argument
+    from bnncert.cli.command_question import is_input, read_points, with_argument
     from bnncert.cli.image_folders import FolderView
     from bnncert.cli.option_errors import refuse_beside_query
     from bnncert.cli.undecided import Asked
@@ -82,6 +79,7 @@ def verify(
     from bnncert.questions.verify import verify as verify_api
     from bnncert.report.picture import CounterexampleFile
 
+    model = source.model
     spec = None if ball.place is None or is_input(ball.place) else ball.place
     if networks:
         from bnncert.cli.standard_query import ask_standard
@@ -89,8 +87,8 @@ def verify(
         refuse_beside_query(ctx, str(model))
         if ball.place is not None:
             raise InputError(f"{ball.place}: with --network the only argument is the query")
-        if layers is not None:
-            raise InputError(f"{layers}: the networks of --network have no --layers")
+        if source.layers is not None:
+            raise InputError(f"{source.layers}: the networks of --network have no --layers")
         starting = partial(begin, ctx, printing, outputs, method=settings.method)
         ask_standard(ctx, model, networks, settings, arithmetic, (starting, outputs, explain))
     if model.name.removesuffix(".gz").endswith(".vnnlib"):
@@ -103,10 +101,8 @@ def verify(
     else:
         refuse_beside_query(ctx, spec)
     options, limit, method = settings.options(), settings.timeout, settings.method
-    consoles = begin(
-        ctx, printing, outputs, (model, layers, spec, ball.input_, ball.labels), method
-    )
-    network = read_network(model, settings.sign_zero, layers)
+    consoles = begin(ctx, printing, outputs, (*source.files, spec, *ball.files), method)
+    network = source.read(settings.sign_zero)
     settled = {"seed": settings.seed, "arithmetic": arithmetic}
     keywords: dict[str, Any] = {"sign_zero": settings.sign_zero, "arithmetic": arithmetic}
     question = query = opening = None
@@ -148,18 +144,12 @@ def _verify_folder(
     outputs: VerifyOutputs,
 ) -> NoReturn:
     """Verify all images of a folder."""
-    from bnncert.cli.image_folders import refuse_overwriting, refuse_single_files, verify_folder
+    from bnncert.cli.image_folders import refuse_files, verify_folder
     from bnncert.results.instance import Settings
     from bnncert.results.runner import Place
 
     points, consoles = view.points, view.consoles
-    single = {
-        "--certificate": outputs.certificate,
-        "--witness": outputs.witness,
-        "--save-counterexample": outputs.save_counterexample,
-    }
-    refuse_single_files(points, single)
-    refuse_overwriting(points, json_path(outputs.json_))
+    refuse_files(points, outputs.files)
     how = Settings(
         points.balls.norm,
         points.rivals,
