@@ -13,6 +13,7 @@ from rich.console import Console
 import bnncert
 from bnncert import InputError
 from bnncert.cli import demo
+from bnncert.cli.consoles import PlainConsole
 from bnncert.cli.demo import run_demo
 from bnncert.model.loading import DemoData, load_demo_images, load_demo_network
 
@@ -25,8 +26,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recorded(count: int, delta: float, which: str, **console: object) -> str:
     stream = io.StringIO()
+    shown = PlainConsole.__new__(PlainConsole)
+    Console.__init__(shown, file=stream, width=140, **console)  # type: ignore[arg-type]
     run_demo(
-        Console(file=stream, width=140, **console),  # type: ignore[arg-type]
+        shown,
         count=count,
         delta=delta,
         timeout=5.0,

@@ -118,7 +118,7 @@ class AnswerView(ABC, Generic[AnswerT]):
                     far = self.print_unfinished(stop.answer)
                     self._write(stop.answer, is_interrupted=True)
                     line = f"interrupted after {stop.answer.seconds:.2f} s: {far}"
-                    self.consoles.details.print(line, soft_wrap=True)
+                    self.consoles.details.say(line)
                 raise
             except UnwrittenError as error:
                 if not self.is_announced:
@@ -140,7 +140,7 @@ class AnswerView(ABC, Generic[AnswerT]):
         if self.outputs.certificate is not None and is_certified:
             self.print_certificate(found, is_interrupted=is_interrupted)
         for line in self.written(found, is_interrupted=is_interrupted):
-            self.consoles.details.print(line, soft_wrap=True)
+            self.consoles.details.say(line)
         if self.outputs.json_ is not None:
             ended = {"interrupted": True} if is_interrupted else {}
             write_json(self.outputs.json_, {**self.about(), **found.to_dict(), **ended})
@@ -155,7 +155,7 @@ class AnswerView(ABC, Generic[AnswerT]):
             # A note of `verify` says so itself.
             reason = (found.no_certificate or reason).removeprefix("no certificate: ")
             line = f"no certificate: {reason}"
-        self.consoles.details.print(line, soft_wrap=True)
+        self.consoles.details.say(line)
 
     def no_proof(self, found: AnswerT) -> str:
         """Return why a finished question has no certificate, if its answer does not say it."""

@@ -12,9 +12,7 @@ import typer
 from bnncert.errors import BnncertError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from bnncert.cli.consoles import Consoles
+    from bnncert.cli.consoles import Consoles, PlainConsole
     from bnncert.results.instance import InstanceAnswer
     from bnncert.results.plan import Plan
     from bnncert.results.runner import AnsweredInstances, Finished, Place
@@ -39,21 +37,11 @@ class PlaceOptions:
 
         told = {"workers": "the workers of the scheduler answer, not processes here"}
         refuse_together(ctx, "scheduler", told)
-
-        def say(text: str) -> None:
-            consoles.watching.print(text, soft_wrap=True)
-
-        return Place(self.workers, self.scheduler, say)
+        return Place(self.workers, self.scheduler, consoles.watching.say)
 
 
 #: The largest number of reasons for missing answers that are printed.
 MOST_REASONS = 10
-
-
-def show_notes(notes: Sequence[str], console: Console) -> None:
-    """Print the notes of a plan or of points."""
-    for note in notes:
-        console.print(f"note: {note}", soft_wrap=True)
 
 
 def run_shown(
@@ -70,11 +58,11 @@ def run_shown(
     from bnncert.results.runner import Estimate, duration, finished_rows, run_plan
 
     console = consoles.details
-    show_notes(plan.notes, console)
+    console.notes(plan.notes)
     known, total = finished_rows(plan, results), len(plan.instances)
     if known:
         line = f"{len(known)} of {total} instances are in {results.path} already"
-        console.print(line, soft_wrap=True)
+        console.say(line)
     estimate = Estimate(plan.instances)
     for instance, row in known:
         estimate.finish(instance, row.seconds)
@@ -87,7 +75,7 @@ def run_shown(
                     estimate.finish(answer.instance, seconds)
                     if consoles.verbose:
                         with live.paused():
-                            console.print(_line(answer), soft_wrap=True)
+                            console.say(_line(answer))
                 left = estimate.remaining(max(1, place.workers)) if done else None
                 text = "" if left is None else f"about {duration(left)} left"
                 live.show("answering", done, total, text)
@@ -117,12 +105,12 @@ def _question(answer: InstanceAnswer) -> str:
     return f"{instance.network}, input {key.input_index}, {ball}, {key.method}"
 
 
-def refuse_failures(failures: Sequence[InstanceAnswer], total: int, console: Console) -> None:
+def refuse_failures(failures: Sequence[InstanceAnswer], total: int, console: PlainConsole) -> None:
     """Print why instances have no answer, and raise if there are any."""
     if not failures:
         return
     for answer in failures[:MOST_REASONS]:
-        console.print(f"no answer: {_question(answer)}: {answer.failure}", soft_wrap=True)
+        console.say(f"no answer: {_question(answer)}: {answer.failure}")
     raise BnncertError(
         f"{len(failures)} of {total} instances have no answer; the same command tries them again"
     )

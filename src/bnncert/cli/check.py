@@ -200,6 +200,6 @@ def _centre_picture(network: Network, centre: FloatArray) -> Callable[[bool], No
         console = PlainConsole(stderr=stderr)
         colour = console.is_terminal and console.color_system is not None
         for line in grey_lines(image, colour=colour):
-            console.print(line, soft_wrap=True)
+            console.say(line)
 
     return draw

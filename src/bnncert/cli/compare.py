@@ -262,14 +262,14 @@ class _ComparisonView(AnswerView["NetworkComparison"]):
         left = table.heads[: table.left]
         consoles.details.print(plain_table(*table.heads, left=left, rows=table.rows))
         if found.first_difference:
-            consoles.details.print(f"first difference: {found.first_difference}", soft_wrap=True)
-        consoles.answer.print(found.heading, soft_wrap=True)
+            consoles.details.say(f"first difference: {found.first_difference}")
+        consoles.answer.say(found.heading)
         consoles.details.notes(found.notes)
         self._print_inputs(found)
         if consoles.verbose and found.difference is not None:
             for name, scores in zip("AB", found.difference.scores, strict=True):
                 text = ", ".join(f"{score:.6g}" for score in scores.tolist())
-                consoles.details.print(f"scores of {name} at the input: {text}", soft_wrap=True)
+                consoles.details.say(f"scores of {name} at the input: {text}")
 
     def _print_inputs(self, found: NetworkComparison) -> None:
         """Print the first inputs of --data with different classes."""
@@ -278,10 +278,10 @@ class _ComparisonView(AnswerView["NetworkComparison"]):
             return
         for k in range(min(MOST_INPUTS, given.differing.size)):
             classes = f"class {given.first[k]} of A, {given.second[k]} of B"
-            console.print(f"input {given.differing[k]}: {classes}", soft_wrap=True)
+            console.say(f"input {given.differing[k]}: {classes}")
         rest = given.differing.size - MOST_INPUTS
         if rest > 0:
-            console.print(f"{rest} more; --json FILE lists all", soft_wrap=True)
+            console.say(f"{rest} more; --json FILE lists all")
 
     def no_proof(self, found: NetworkComparison) -> str:
         """Point to the notes, which explain an answer without a certificate."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from bnncert.cli.options import PrintOptions
 from bnncert.errors import InputError
@@ -27,14 +27,18 @@ class PlainConsole(Console):
             stderr=stderr, width=width, quiet=quiet, markup=False, emoji=False, highlight=False
         )
 
+    def say(self, text: RenderableType, *, style: str = "", end: str = "\n") -> None:
+        """Print a line, which is not broken where a terminal or a file ends it."""
+        self.print(text, soft_wrap=True, style=style or None, end=end)
+
     def later(self, text: str) -> Callable[[], None]:
         """Give what prints a line when it is called, for a line that waits for the answer."""
-        return lambda: self.print(text, soft_wrap=True)
+        return lambda: self.say(text)
 
     def notes(self, notes: Iterable[str]) -> None:
         """Print remarks for the user, a line for each."""
         for note in notes:
-            self.print(f"note: {note}", soft_wrap=True)
+            self.say(f"note: {note}")
 
     def on_broken_pipe(self) -> None:
         """Raise an exception for :func:`bnncert.cli.program.main`, which sets the exit code."""
@@ -47,11 +51,10 @@ def wide_console(width: int = 140, *, stderr: bool = False, quiet: bool = False)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=width, quiet=quiet)
 
 
-def say_interrupted(console: Console, done: int, total: int, place: object) -> None:
+def say_interrupted(console: PlainConsole, done: int, total: int, place: object) -> None:
     """Print after Ctrl-C where the finished instances are stored."""
-    console.print(
-        f"{done} of {total} instances are in {place}; the same command continues from there",
-        soft_wrap=True,
+    console.say(
+        f"{done} of {total} instances are in {place}; the same command continues from there"
     )
     # After Ctrl-C the process ends without flushing its buffers.
     sys.stdout.flush()

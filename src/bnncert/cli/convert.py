@@ -59,7 +59,7 @@ def convert(
                 "--clip only adds a Clip to an ONNX graph: name a target .onnx, without "
                 "other options"
             )
-        PlainConsole().print(f"{target}: {_clipped(source, target, clip)}", soft_wrap=True)
+        PlainConsole().say(f"{target}: {_clipped(source, target, clip)}")
         return
     network = load(source, layers).with_sign_zero(sign_zero)
     scale = read_scale(scaling.scale, scaling.normalise)
@@ -74,7 +74,7 @@ def convert(
             raise InputError(f"{target}: not written; it would read back as another network")
 
     network.save(target, check)
-    PlainConsole().print(f"{target}: {network.content_hash}", soft_wrap=True)
+    PlainConsole().say(f"{target}: {network.content_hash}")
 
 
 def _clipped(source: Path, target: Path, bounds: tuple[float, float]) -> str:

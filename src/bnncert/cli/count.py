@@ -128,7 +128,5 @@ class _CountView(RecordedView["CountResult"]):
     def print_answer(self, found: CountResult) -> None:
         """Print the bounds, and with -q only a sentence."""
         if self.consoles.quiet:
-            self.consoles.answer.print(found.summary, soft_wrap=True, highlight=False)
-        self.consoles.details.print(
-            str(found.table(certificate=False)), soft_wrap=True, highlight=False
-        )
+            self.consoles.answer.say(found.summary)
+        self.consoles.details.say(str(found.table(certificate=False)))

@@ -11,9 +11,10 @@ from bnncert.cli.result_views import totals_text
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from bnncert.arrays import FloatArray
+    from bnncert.cli.consoles import PlainConsole
     from bnncert.engine.verdict import Result
     from bnncert.model.loading import DemoData
     from bnncert.model.network import Network
@@ -40,7 +41,12 @@ def demo(
 
 
 def run_demo(
-    console: Console, *, count: int, delta: float, timeout: float, which: Literal["sparse", "dense"]
+    console: PlainConsole,
+    *,
+    count: int,
+    delta: float,
+    timeout: float,
+    which: Literal["sparse", "dense"],
 ) -> None:
     """Verify the first images, print a table, and draw one counterexample."""
     import numpy as np
@@ -58,12 +64,10 @@ def run_demo(
     if not (np.isfinite(delta) and delta >= 0):
         raise InputError(f"--radius is {delta}; expected a finite number >= 0")
     network = load_demo_network(which)
-    console.print(
+    console.say(
         f"MNIST network {'-'.join(map(str, network.sizes))}, "
         f"{100 * network.zero_fraction:.0f} % zero weights; L-inf radius {delta:g} px on "
-        "data in [-1, 1]; all nine rival classes",
-        highlight=False,
-        soft_wrap=True,
+        "data in [-1, 1]; all nine rival classes"
     )
     titles = ("image", "label", "answer", "margin", "hardest rival", "stages", "seconds")
     table = plain_table(*titles, left=("answer", "stages"))
@@ -77,7 +81,7 @@ def run_demo(
             results.append(result)
             table.add_row(*_row(i, int(data.labels[i]), result))
     console.print(table)
-    console.print(totals_text(results, time.monotonic() - started), soft_wrap=True)
+    console.say(totals_text(results, time.monotonic() - started))
     _show_counterexample(console, network, data, results, timeout)
 
 
@@ -108,7 +112,7 @@ def _row(index: int, label: int, result: Result) -> list[RenderableType]:
 
 
 def _show_counterexample(
-    console: Console, network: Network, data: DemoData, results: list[Result], timeout: float
+    console: PlainConsole, network: Network, data: DemoData, results: list[Result], timeout: float
 ) -> None:
     """Draw an image beside a nearby point that the network misclassifies."""
     from bnncert.engine.methods import Options
@@ -145,21 +149,19 @@ def _show_counterexample(
             )
         ]
         console.print()
-        console.print(
+        console.say(
             f"Image {index} is robust above, but at radius {delta:g} px the attack finds a "
             f"point that is classified as {predicted} (margin {number(float(found.value))}, "
-            "replayed in exact arithmetic):",
-            highlight=False,
-            soft_wrap=True,
+            "replayed in exact arithmetic):"
         )
         for line in side_by_side(blocks):
-            console.print(line, soft_wrap=True)
+            console.say(line)
         _show_certified(console, index, point, label, timeout)
         return
 
 
 def _show_certified(
-    console: Console, index: int, point: FloatArray, label: int, timeout: float
+    console: PlainConsole, index: int, point: FloatArray, label: int, timeout: float
 ) -> None:
     """Ask the network that is trained to be certified about the same image."""
     from bnncert.engine.answer import lower_text
@@ -170,10 +172,8 @@ def _show_certified(
     ball = Ball("linf", point, CERTIFIED_DELTA / 127.5, -1.0, 1.0)
     result = verify(load_demo_network("certified"), ball, label, timeout=timeout)
     if result.status == "robust":
-        console.print(
+        console.say(
             f"\nThe network demo:certified (train --certify 0.1) classifies image {index} as "
             f"{label} in the whole ball of radius {CERTIFIED_DELTA:g} px: margin >= "
-            f"{lower_text(result.lower)}, proved in {result.seconds:.2f} s.",
-            highlight=False,
-            soft_wrap=True,
+            f"{lower_text(result.lower)}, proved in {result.seconds:.2f} s."
         )

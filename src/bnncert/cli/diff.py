@@ -14,8 +14,7 @@ from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from bnncert.cli.consoles import PlainConsole
     from bnncert.report.diff_tables import ChangeTable
     from bnncert.results.diff import Comparison
 
@@ -50,29 +49,28 @@ def diff(
         raise typer.Exit(ExitCode.FAILS)
 
 
-def _show(comparison: Comparison, console: Console) -> None:
+def _show(comparison: Comparison, console: PlainConsole) -> None:
     """Print the contradictions, the summary, and the first rows of each table."""
     from bnncert.report.diff_tables import headline, sections
 
     tables = sections(comparison)
-    for section in tables:
-        if section.loud:
-            _show_section(section, console)
+    # The sections that are loud come first.
+    for section in (section for section in tables if section.loud):
+        _show_section(section, console)
     for line in headline(comparison):
-        console.print(line, soft_wrap=True)
-    for section in tables:
-        if not section.loud:
-            _show_section(section, console)
+        console.say(line)
+    for section in (section for section in tables if not section.loud):
+        _show_section(section, console)
     if not tables:
         console.print("no answer, bound or time has changed")
 
 
-def _show_section(section: ChangeTable, console: Console) -> None:
+def _show_section(section: ChangeTable, console: PlainConsole) -> None:
     from bnncert.report.plain_table import plain_table
 
-    console.print(section.title, soft_wrap=True, style="bold red" if section.loud else "bold")
+    console.say(section.title, style="bold red" if section.loud else "bold")
     shown = section.rows[:MOST_ROWS]
     console.print(plain_table(*section.heads, left=section.heads, rows=shown))
     rest = len(section.rows) - MOST_ROWS
     if rest > 0:
-        console.print(f"{rest} more; -o PAGE.html and --json FILE show all", soft_wrap=True)
+        console.say(f"{rest} more; -o PAGE.html and --json FILE show all")

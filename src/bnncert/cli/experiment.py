@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bnncert.cli.batches import PlaceOptions, refuse_failures, run_shown, show_notes
+from bnncert.cli.batches import PlaceOptions, refuse_failures, run_shown
 from bnncert.cli.completion import among
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import GridOption, LabelsOption, PrintOptions
@@ -147,11 +147,11 @@ def _run(
 
         finished = run_shown(plan, results, place, certificates, consoles, show_rows)
     total = len(plan.instances)
-    consoles.answer.print(f"{len(finished.rows)} of {total} instances in {target}", soft_wrap=True)
+    consoles.answer.say(f"{len(finished.rows)} of {total} instances in {target}")
     written = sum(row.certificate is not None for _, row in finished.rows)
     if written:
         folder = certificates or default_folder(target)
-        consoles.details.print(f"{written} with a certificate, in {folder}", soft_wrap=True)
+        consoles.details.say(f"{written} with a certificate, in {folder}")
     refuse_failures(finished.failures, total, consoles.answer)
 
 
@@ -182,7 +182,7 @@ def _show_plan(plan: Plan, target: Path, workers: int) -> None:
         with ResultsFile(target, writable=False) as results:
             for instance, _ in finished_rows(plan, results):
                 answered[instance.group] = answered.get(instance.group, 0) + 1
-    show_notes(plan.notes, console)
+    console.notes(plan.notes)
     planned = plan.groups()
     console.print(plan_table(planned, answered))
     left = {kind: count - answered.get(kind, 0) for kind, count in planned.items()}
@@ -192,4 +192,4 @@ def _show_plan(plan: Plan, target: Path, workers: int) -> None:
     line = f"{total} instances, {known} in {target} already; {time_text} of work"
     if workers > 1 and math.isfinite(most):
         line += f", {duration(most / workers)} with {workers} workers"
-    console.print(line, soft_wrap=True)
+    console.say(line)

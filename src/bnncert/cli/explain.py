@@ -182,24 +182,24 @@ class _ExplanationView(RecordedView["Explanation"]):
         """Print the answer and write the picture."""
         console = self.consoles.details
         if self.consoles.verbose:
-            console.print(str(found.table(certificate=False)), soft_wrap=True)
-        self.consoles.answer.print(found.heading, soft_wrap=True)
+            console.say(str(found.table(certificate=False)))
+        self.consoles.answer.say(found.heading)
         kept, blocks = found.kept_units, found.domain.blocks
         if 0 < len(kept) <= MOST_LISTED:
             if blocks is None:
                 console.print(f"kept inputs: {', '.join(map(str, kept))}")
             else:
                 places = " ".join(f"({row},{column})" for row, column in map(blocks.place, kept))
-                console.print(f"kept blocks (row,column from 0): {places}", soft_wrap=True)
-        console.print(f"other inputs: {found.domain.text}", soft_wrap=True)
+                console.say(f"kept blocks (row,column from 0): {places}")
+        console.say(f"other inputs: {found.domain.text}")
         if found.out_of_time and not found.minimal:
             console.print("the time limit ended the search; a longer one may give a smaller set")
         elif not found.minimal:
             line = "some verifications are undecided; more time for each may give a smaller set"
-            console.print(f"{line} (--timeout, --question-timeout)", soft_wrap=True)
+            console.say(f"{line} (--timeout, --question-timeout)")
         picture = self.picture
         if picture is not None and picture.path is None:
             for row in picture.lines(found, colour=console.is_terminal):
-                console.print(row, soft_wrap=True)
+                console.say(row)
         elif picture is not None:
-            console.print(picture.write(found), soft_wrap=True)
+            console.say(picture.write(found))

@@ -123,20 +123,18 @@ class _FaultsView(RecordedView["FaultsResult"]):
     def print_answer(self, found: FaultsResult) -> None:
         """Print the table, and the faults that change the class."""
         console = self.consoles.details
-        self.consoles.answer.print(
-            str(found.table(certificate=False)), soft_wrap=True, highlight=False
-        )
+        self.consoles.answer.say(str(found.table(certificate=False)))
         rows = [row for row in found.rows if row.counterexample is not None]
         if rows and rows[0].falsified == 0:
-            console.print("the class is another one without any fault", soft_wrap=True)
+            console.say("the class is another one without any fault")
         elif rows and not self.consoles.verbose:
             fewest = min(rows, key=lambda row: row.falsified or 0)
-            console.print(_changes(fewest, MOST_LISTED), soft_wrap=True)
+            console.say(_changes(fewest, MOST_LISTED))
         for row in rows if self.consoles.verbose else ():
-            console.print(_changes(row), soft_wrap=True)
+            console.say(_changes(row))
         if found.status == "open":
             line = "open: the numbers between certified and falsified are undecided"
-            console.print(line, soft_wrap=True)
+            console.say(line)
 
 
 def _changes(row: FaultRow, most: int | None = None) -> str:

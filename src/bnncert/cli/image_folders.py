@@ -14,23 +14,25 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from bnncert.cli.batches import refuse_failures
 from bnncert.cli.command_question import AskedPoints, CommandQuestion
 from bnncert.cli.consoles import Consoles
 from bnncert.cli.exit_codes import exit_code
+from bnncert.cli.options import SharedMethodOptions
 from bnncert.cli.output import network_tree, refuse_clashes, write_json
 from bnncert.cli.progress import LiveLine, watch
 from bnncert.cli.result_views import has_margin, question_tree, totals_text
+from bnncert.cli.time_limit import finite_limit
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError
 from bnncert.questions.radius.radius_answer import RadiusResult, SmallestResult
 
 if TYPE_CHECKING:
-    from bnncert.results.instance import InstanceAnswer, Settings
-    from bnncert.results.runner import Place
+    from bnncert.problem import Ties
+    from bnncert.problem.problem import Arithmetic
+    from bnncert.results.instance import InstanceAnswer
 
 FoundRadius: TypeAlias = RadiusResult | SmallestResult
 
@@ -43,9 +45,26 @@ class FolderView:
     consoles: Consoles
     model: str
     limit: str
-    #: The target of --json, and the answers for it so far.
+    #: The target of --json, and all files that are named, by their options.
     json_: str | None
+    files: dict[str, Path]
+    #: The answers for JSON so far.
     trees: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raise if files are named that belong to one image, or if JSON would overwrite an image.
+
+        The table of the classes belongs to the folder as its images do.
+        """
+        points = self.points
+        for option, file in self.files.items():
+            if option != "--json":
+                raise InputError(
+                    f"{option} is a file about one input, and {points.text} is a folder of "
+                    f"{len(points.data.names)} images; choose one with --index, or see bnncert run"
+                )
+            images = [Path(points.source) / name for name in points.data.names]
+            refuse_clashes((file,), (*images, points.data.labels_where or None))
 
     @contextmanager
     def answers(
@@ -66,7 +85,7 @@ class FolderView:
         images = f"{self.points.text}: {len(data.names)} image(s)"
         with progress.paused():
             title = f"{self.model}, {images}, {what}; {labels}; {self.limit}"
-            self.consoles.details.print(title, soft_wrap=True)
+            self.consoles.details.say(title)
         tree = {**about, "input": self.points.text, "images": self.trees}
         try:
             yield
@@ -77,45 +96,59 @@ class FolderView:
         finally:
             with progress.paused():
                 text = f"{total(time.monotonic() - started)}{ended}"
-                self.consoles.answer.print(text, soft_wrap=True)
+                self.consoles.answer.say(text)
         write_json(self.json_, tree)
 
-    def line(self, console: Console, index: int, label: int, text: Text, seconds: float) -> None:
-        """Print the line of an image."""
+    def line(self, index: int, label: int, text: Text, seconds: float) -> Text:
+        """Return the line of an image."""
         names = self.points.data.names
         start = f"{names[index].ljust(max(map(len, names)))}  label {label}  "
-        console.print(Text.assemble(start, text, f"  {seconds:.2f} s"), soft_wrap=True)
+        return Text.assemble(start, text, f"  {seconds:.2f} s")
 
 
-def verify_folder(view: FolderView, settings: Settings, place: Place) -> NoReturn:
+def verify_folder(
+    view: FolderView, ties: Ties, settings: SharedMethodOptions, arithmetic: Arithmetic
+) -> NoReturn:
     """Verify all images of a folder; the time limit holds for each, and the exit code is of all."""
     import numpy as np
 
+    from bnncert.results.instance import Settings
     from bnncert.results.plan import plan_run
-    from bnncert.results.runner import run_plan
+    from bnncert.results.runner import Place, run_plan
     from bnncert.results.store import ResultsFile
 
     points, consoles = view.points, view.consoles
+    how = Settings(
+        *(points.balls.norm, points.rivals, ties, settings.method, finite_limit(settings.timeout)),
+        *(settings.seed, settings.memory),
+        grid=points.grid,
+        within=points.within,
+        value=points.balls.value,
+        arithmetic=arithmetic,
+        processes=settings.processes,
+        solver=settings.solver,
+    )
     data, results_so_far = points.data, list[Result]()
     if points.label is not None:
         labels = np.full(len(data.names), points.label)
         data = replace(data, labels=labels, labels_where="--label")
     assert points.radius is not None
-    plan = plan_run(points.network, data, [points.radius], clip=points.clip, settings=settings)
+    plan = plan_run(points.network, data, [points.radius], clip=points.clip, settings=how)
     consoles.details.notes(plan.notes[len(data.notes) :])
-    about = {"seed": settings.seed, "arithmetic": settings.arithmetic}
+    about = {"seed": settings.seed, "arithmetic": arithmetic}
 
     def report(done: int, total: int, answer: InstanceAnswer | None) -> None:
         if answer is None or answer.result is None:
             return
         key, found = answer.instance.key, answer.result
         results_so_far.append(found)
-        place = str(Path(points.source) / data.names[key.input_index])
-        stated = {"input": place, "labels": answer.instance.labels, **about}
+        image = str(Path(points.source) / data.names[key.input_index])
+        stated = {"input": image, "labels": answer.instance.labels, **about}
         asked = question_tree(points.network, answer.instance.ball, **stated)
         view.trees.append({**asked, **found.to_dict()})
         with progress.paused():
-            view.line(consoles.details, key.input_index, key.label, _verdict(found), found.seconds)
+            line = view.line(key.input_index, key.label, _verdict(found), found.seconds)
+            consoles.details.say(line)
 
     with (
         TemporaryDirectory(prefix="bnncert-") as folder,
@@ -128,7 +161,8 @@ def verify_folder(view: FolderView, settings: Settings, place: Place) -> NoRetur
             lambda seconds: totals_text(results_so_far, seconds),
         ),
     ):
-        finished = run_plan(plan, results, place=replace(place, watch=progress), progress=report)
+        place = Place(scheduler=settings.cluster, say=consoles.watching.say, watch=progress)
+        finished = run_plan(plan, results, place=place, progress=report)
     refuse_failures(finished.failures, len(plan.instances), consoles.answer)
     raise typer.Exit(exit_code(*results_so_far))
 
@@ -169,7 +203,7 @@ def search_folder(
             with progress.paused():
                 # With -q as well: the total does not state the answers.
                 text = _radii(points, found)
-                view.line(view.consoles.answer, index, question.label, text, found.seconds)
+                view.consoles.answer.say(view.line(index, question.label, text, found.seconds))
     raise typer.Exit(exit_code(*answers))
 
 
@@ -182,18 +216,3 @@ def _radii(points: AskedPoints, found: FoundRadius) -> Text:
     else:
         lower, upper = radius_texts(found, points.unit)
     return Text(f"certified {lower}, falsified {upper}")
-
-
-def refuse_files(points: AskedPoints, files: dict[str, Path]) -> None:
-    """Raise if files that belong to one image are named, or JSON would overwrite a file of theirs.
-
-    `files` are by option.  The table of the classes belongs to the folder as its images do.
-    """
-    for option, file in files.items():
-        if option != "--json":
-            raise InputError(
-                f"{option} is a file about one input, and {points.text} is a folder of "
-                f"{len(points.data.names)} images; choose one with --index, or see bnncert run"
-            )
-        images = [Path(points.source) / name for name in points.data.names]
-        refuse_clashes((file,), (*images, points.data.labels_where or None))

@@ -43,14 +43,14 @@ def info(
         f"hash {network.content_hash}",
     )
     for line in lines:
-        console.print(line, soft_wrap=True)
+        console.say(line)
     wide_console(stderr=json_ == "-").print(network_table(network))
     console.notes(network.notes)
     if thresholds is not None:
         from bnncert.report.csv_export import threshold_csv
 
         write_atomically(thresholds, threshold_csv(network))
-        console.print(f"thresholds: {thresholds}", soft_wrap=True)
+        console.say(f"thresholds: {thresholds}")
     write_json(json_, _tree(network))
 
 

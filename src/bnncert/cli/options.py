@@ -20,8 +20,7 @@ from bnncert.engine.solvers import SolverName
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from bnncert.cli.consoles import PlainConsole
     from bnncert.engine.methods import Options
     from bnncert.model.description import SignZero
     from bnncert.model.network import Network
@@ -427,7 +426,7 @@ class SharedMethodOptions(MethodOptions):
     ] = None
 
     @contextmanager
-    def connected(self, console: Console) -> Iterator[Options]:
+    def connected(self, console: PlainConsole) -> Iterator[Options]:
         """Give the options, with the workers of the scheduler if one is named.
 
         The search also runs in this process, so workers may join later.
@@ -441,7 +440,7 @@ class SharedMethodOptions(MethodOptions):
         with connected(self.cluster) as cluster:
             if not cluster.threads():
                 line = f"note: {self.cluster} has no workers yet; the search begins without them"
-                console.print(line, soft_wrap=True)
+                console.say(line)
             yield replace(options, cluster=cluster)
 
 

@@ -118,7 +118,7 @@ def radius(
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
     from bnncert.cli.command_question import read_points, with_argument
-    from bnncert.cli.image_folders import FolderView, refuse_files, search_folder
+    from bnncert.cli.image_folders import FolderView, search_folder
     from bnncert.cli.progress import watch
     from bnncert.questions.radius.radius import radius as radius_api
     from bnncert.questions.radius.smallest import smallest
@@ -149,11 +149,11 @@ def radius(
 
     with settings.connected(consoles.watching) as options:
         if points.is_folder:
-            refuse_files(points, outputs.files | ({"--resume": resume} if resume else {}))
             about = {**network_tree(points.network), **how, "ties": ties}
             limit = finite_limit(settings.timeout)
             text = limit_text(ctx, settings.timeout, " for each image")
-            folder = FolderView(points, consoles, source.model.name, text, outputs.json_)
+            files = outputs.files | ({"--resume": resume} if resume else {})
+            folder = FolderView(points, consoles, source.model.name, text, outputs.json_, files)
             with watch(consoles.watching) as progress:
                 each = partial(ask, timeout=limit, options=options, progress=progress)
                 search_folder(folder, each, progress, about)
@@ -208,16 +208,16 @@ class _RadiusView(AnswerView["RadiusResult"]):
         if consoles.quiet:
             sure, false = radius_texts(found, unit)
             line = f"certified radius {sure}, falsified radius {false}"
-            consoles.answer.print(line, soft_wrap=True)
+            consoles.answer.say(line)
         consoles.details.print(radius_table(found, unit))
         shown = found.counterexample
         if shown is not None:
             place = f" ({shown.place})" if shown.place else ""
             line = f"counterexample for {shown.target}{place}, {replay_text(shown)}"
-            consoles.details.print(line, soft_wrap=True)
+            consoles.details.say(line)
         elif found.lower >= found.limit:
             reach = "the whole data box" if found.covers_data else "the largest radius looked at"
-            consoles.details.print(f"robust up to {reach}", soft_wrap=True)
+            consoles.details.say(f"robust up to {reach}")
 
 
 #: The fields of a JSON file that have to be equal for a search to continue from it.
@@ -271,7 +271,7 @@ class _SmallestView(AnswerView["SmallestResult"]):
         if self.consoles.verbose:
             self.consoles.details.print(probe_table(found.probes, found.counts.text))
         self.consoles.details.print(smallest_table(found))
-        self.consoles.answer.print(_sentence(found), soft_wrap=True)
+        self.consoles.answer.say(_sentence(found))
 
     def print_certificate(self, found: SmallestResult, *, is_interrupted: bool) -> None:
         """Print up to where the certificate proves robustness, or why there is none."""
@@ -280,7 +280,7 @@ class _SmallestView(AnswerView["SmallestResult"]):
             sure = found.counts.text(found.certified)
             console.print(f"certificate: {found.certificate} (robust up to {sure})")
         elif found.no_certificate:
-            console.print(f"the proof is not written: {found.no_certificate}", soft_wrap=True)
+            console.say(f"the proof is not written: {found.no_certificate}")
 
     def written(self, found: SmallestResult, *, is_interrupted: bool) -> Iterator[str]:
         """Write the witness."""

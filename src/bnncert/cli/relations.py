@@ -283,18 +283,18 @@ class _RelationView(AnswerView["RelationResult"]):
         console, verbose = self.consoles.details, self.consoles.verbose
         if verbose:
             parts = replace(found.table(), above="parts:", below=())
-            console.print(str(parts), soft_wrap=True)
-        self.consoles.answer.print(found.heading, soft_wrap=True)
+            console.say(str(parts))
+        self.consoles.answer.say(found.heading)
         for line in found.pair_lines(len(found.names) if verbose else MOST_SHARED):
-            console.print(f"  {line}", soft_wrap=True)
+            console.say(f"  {line}")
         if found.pair is not None:
             replayed = " and ".join(found.pair.replayed_in)
-            console.print(f"  both replayed in {replayed} arithmetic", soft_wrap=True)
+            console.say(f"  both replayed in {replayed} arithmetic")
         for part in found.parts:
             if part.status in ("unknown", "timeout"):
                 low, high = part.bound_texts()
                 bounds = f"lower bound {low}, upper bound {high}"
-                console.print(f"  open: {part.name}, {bounds}", soft_wrap=True)
+                console.say(f"  open: {part.name}, {bounds}")
         console.notes(found.notes)
 
     def print_unfinished(self, found: RelationResult) -> str:

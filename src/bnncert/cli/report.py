@@ -67,11 +67,11 @@ def report(
         if not written:
             raise InputError(missing)
         if missing:
-            console.print(missing, soft_wrap=True)
+            console.say(missing)
     for line in (f"{recorded.count} answers of {results}", *other_lines(recorded)):
-        console.print(line, soft_wrap=True)
+        console.say(line)
     for path in written:
-        console.print(f"{path} ({path.stat().st_size} bytes)", soft_wrap=True)
+        console.say(f"{path} ({path.stat().st_size} bytes)")
 
 
 def _no_tables(recorded: Recorded) -> str:
@@ -100,5 +100,5 @@ def _report_category(results: Path, out: Path | None, folders: dict[str, Path | 
         raise InputError(f"{results}: holds no results yet")
     write_atomically(out, competition_page(lines, results.name))
     console = PlainConsole()
-    console.print(f"{totals(lines)}, {results}", soft_wrap=True)
-    console.print(f"{out} ({out.stat().st_size} bytes)", soft_wrap=True)
+    console.say(f"{totals(lines)}, {results}")
+    console.say(f"{out} ({out.stat().st_size} bytes)")

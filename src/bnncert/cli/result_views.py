@@ -68,7 +68,7 @@ class ResultView(AnswerView["Result"]):
 
         consoles = self.consoles
         consoles.details.print(result_table(found))
-        consoles.answer.print(Text.assemble(status_text(found), _summary(found)), soft_wrap=True)
+        consoles.answer.say(Text.assemble(status_text(found), _summary(found)))
         consoles.details.notes(found.notes)
         explain_result(consoles, self.asked, found, explain=self.explain)
 
@@ -137,11 +137,11 @@ def explain_result(consoles: Consoles, asked: Asked, result: Result, *, explain:
 
     lines = [] if consoles.quiet else undecided_lines(asked, result)
     for line in lines:
-        consoles.details.print(line, soft_wrap=True)
+        consoles.details.say(line)
     if consoles.verbose:
         consoles.details.notes(r for r in result.timing.remarks if r not in result.notes)
         if not lines and result.timing.work:
-            consoles.details.print(f"time: {time_text(result)}", soft_wrap=True)
+            consoles.details.say(f"time: {time_text(result)}")
     if explain:
         for table in explanation_tables(result):
             consoles.answer.print(table)

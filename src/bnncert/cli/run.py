@@ -131,13 +131,13 @@ def run(
             if finished_rows(unlimited, results):
                 plan, seconds = unlimited, math.inf
         limit = limit_text(ctx, seconds, " for each instance")
-        consoles.details.print(f"{len(plan.instances)} instances; {limit}", soft_wrap=True)
+        consoles.details.say(f"{len(plan.instances)} instances; {limit}")
 
         def show_rows(rows: AnsweredInstances) -> None:
             _show(consoles, rows)
 
         finished = run_shown(plan, results, place, folder, consoles, show_rows)
-    consoles.answer.print(f"{len(finished.rows)} instances in {out}", soft_wrap=True)
+    consoles.answer.say(f"{len(finished.rows)} instances in {out}")
     refuse_failures(finished.failures, len(plan.instances), consoles.answer)
 
 
@@ -212,7 +212,6 @@ def _show(consoles: Consoles, answered: AnsweredInstances) -> None:
     console.print(summary_table(answered))
     rows = [row for _, row in answered]
     if rows and label_source(rows) == "own":
-        console.print(
-            "agreement with the network's own answer: the data has no labels (--labels FILE)",
-            soft_wrap=True,
+        console.say(
+            "agreement with the network's own answer: the data has no labels (--labels FILE)"
         )

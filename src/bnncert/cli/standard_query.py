@@ -138,7 +138,7 @@ class _StandardView(VerifyView):
         """Print the answer that the executed models confirm, alone on the standard output."""
         assert self.query is not None
         stated = replayable(self.networks, self.query, found)
-        self.consoles.answer.print(standard_result(stated, self.query), end="", soft_wrap=True)
+        self.consoles.answer.say(standard_result(stated, self.query), end="")
         around = replace(self.consoles, details=self.consoles.watching)
         explain_result(around, self.asked, stated, explain=self.explain)
 

@@ -146,29 +146,25 @@ def train(
         sys.stdout.flush()
         raise
     network = trained.network
-    consoles.answer.print(
+    consoles.answer.say(
         f"test accuracy {100 * trained.accuracy:.2f} %; file and trained model agree on all "
-        f"{trained.compared} test images",
-        soft_wrap=True,
+        f"{trained.compared} test images"
     )
-    consoles.details.print(
+    consoles.details.say(
         f"{out}: {'-'.join(map(str, network.sizes))}, zero weights {100 * trained.zeros:.2f} %, "
-        f"hash {network.content_hash}",
-        soft_wrap=True,
+        f"hash {network.content_hash}"
     )
     if trained.radius is not None and trained.certified is not None:
         step = network.pixel_step
         radius = f"{trained.radius:.9g}" if step is None else f"{trained.radius / step:.6g}px"
-        consoles.answer.print(
+        consoles.answer.say(
             f"certified accuracy at least {100 * trained.certified:.2f} % at {radius}, by "
-            "intervals alone; with all methods:",
-            soft_wrap=True,
+            "intervals alone; with all methods:"
         )
         images = shlex.quote(test_images_for_run(data))
-        consoles.answer.print(
+        consoles.answer.say(
             f"bnncert run {shlex.quote(str(out))} --data {images} --radius {radius} --timeout 10 "
-            f"--out {shlex.quote(str(out.with_suffix('.sqlite')))}",
-            soft_wrap=True,
+            f"--out {shlex.quote(str(out.with_suffix('.sqlite')))}"
         )
 
 
@@ -177,7 +173,7 @@ def _show_images(dataset: Dataset, options: TrainingOptions, consoles: Consoles)
         images = (
             f"{len(dataset.train.labels)} training images, {len(dataset.test.labels)} for tests"
         )
-        consoles.details.print(f"{images}; {options}", soft_wrap=True)
+        consoles.details.say(f"{images}; {options}")
 
 
 def _sizes(text: str | None, option: str) -> tuple[int, ...] | None:
@@ -199,7 +195,7 @@ def _fetching(consoles: Consoles) -> FetchProgress:
         if name not in told:
             told.add(name)
             size = "" if total is None else f" ({total / 2**20:.1f} MB)"
-            consoles.watching.print(f"fetching {name}{size}", soft_wrap=True)
+            consoles.watching.say(f"fetching {name}{size}")
 
     return fetching
 
@@ -216,7 +212,7 @@ def _watch(consoles: Consoles, options: TrainingOptions) -> Iterator[Report]:
             if now.finished:
                 # Hidden meanwhile: the line on stderr would be overwritten by that on stdout.
                 with live.paused():
-                    consoles.details.print(_line(now, options), soft_wrap=True)
+                    consoles.details.say(_line(now, options))
                     # Flushed, so that a log file shows each epoch at its end.
                     sys.stdout.flush()
                 return

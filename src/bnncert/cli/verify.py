@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -25,12 +25,6 @@ from bnncert.cli.options import (
 from bnncert.cli.result_views import VerifyOutputs, VerifyView, question_tree
 from bnncert.cli.time_limit import finite_limit, limit_text
 from bnncert.errors import InputError
-
-if TYPE_CHECKING:
-    from bnncert.cli.image_folders import FolderView
-    from bnncert.problem import Ties
-    from bnncert.problem.problem import Arithmetic
-
 
 NetworksOption = Annotated[
     list[str] | None,
@@ -72,7 +66,7 @@ def verify(
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
     from bnncert.cli.command_question import is_input, read_points, with_argument
-    from bnncert.cli.image_folders import FolderView
+    from bnncert.cli.image_folders import FolderView, verify_folder
     from bnncert.cli.option_errors import refuse_beside_query
     from bnncert.cli.undecided import Asked
     from bnncert.problem.vnnlib import read_vnnlib
@@ -116,8 +110,8 @@ def verify(
         consoles.details.notes(points.data.notes)
         if points.is_folder:
             text = limit_text(ctx, limit, " for each image")
-            view = FolderView(points, consoles, model.name, text, outputs.json_)
-            _verify_folder(view, ties, settings, arithmetic, outputs)
+            view = FolderView(points, consoles, model.name, text, outputs.json_, outputs.files)
+            verify_folder(view, ties, settings, arithmetic)
         question = points.question(points.index)
         network, region = question.network, question.region
         subject = (network, region, question.label)
@@ -134,39 +128,3 @@ def verify(
     with settings.connected(consoles.watching) as options:
         keywords |= {"method": method, "options": options}
         shown.ask(ctx, opening, limit, partial(verify_api, *subject, **keywords))
-
-
-def _verify_folder(
-    view: FolderView,
-    ties: Ties,
-    settings: SharedMethodOptions,
-    arithmetic: Arithmetic,
-    outputs: VerifyOutputs,
-) -> NoReturn:
-    """Verify all images of a folder."""
-    from bnncert.cli.image_folders import refuse_files, verify_folder
-    from bnncert.results.instance import Settings
-    from bnncert.results.runner import Place
-
-    points, consoles = view.points, view.consoles
-    refuse_files(points, outputs.files)
-    how = Settings(
-        points.balls.norm,
-        points.rivals,
-        ties,
-        settings.method,
-        finite_limit(settings.timeout),
-        settings.seed,
-        settings.memory,
-        grid=points.grid,
-        within=points.within,
-        value=points.balls.value,
-        arithmetic=arithmetic,
-        processes=settings.processes,
-        solver=settings.solver,
-    )
-
-    def say(text: str) -> None:
-        consoles.watching.print(text, soft_wrap=True)
-
-    verify_folder(view, how, Place(scheduler=settings.cluster, say=say))

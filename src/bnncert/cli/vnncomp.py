@@ -86,7 +86,7 @@ def _run(
                     text = f"{line.query_name}: {line.word}"
                     if consoles.verbose:
                         with live.paused():
-                            console.print(f"{text} in {line.seconds:.2f} s", soft_wrap=True)
+                            console.say(f"{text} in {line.seconds:.2f} s")
                 live.show(text, done, total, _remaining(seen, total - done))
 
             lines = run_category(chosen, out, settings, again=again, progress=report)
@@ -96,7 +96,7 @@ def _run(
         say_interrupted(console, len(lines), len(chosen), out)
         raise
     _show(consoles, lines)
-    console.print(f"{len(lines)} instances in {out}", soft_wrap=True)
+    console.say(f"{len(lines)} instances in {out}")
 
 
 def _remaining(seen: Sequence[Line], left: int) -> str:
@@ -112,4 +112,4 @@ def _show(consoles: Consoles, lines: Sequence[Line]) -> None:
     from bnncert.report.vnncomp_files import category_table, totals
 
     consoles.details.print(category_table(lines))
-    consoles.answer.print(totals(lines), soft_wrap=True)
+    consoles.answer.say(totals(lines))
