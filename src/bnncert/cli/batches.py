@@ -26,9 +26,7 @@ class PlaceOptions:
     workers: Annotated[
         int, typer.Option("--processes", help="Processes at work at once (0: none but this one).")
     ] = 1
-    scheduler: Annotated[
-        str | None, typer.Option("--scheduler", help="Address of a Dask scheduler to work on.")
-    ] = None
+    scheduler: Annotated[str | None, "Address of a Dask scheduler to work on."] = None
 
     def place(self, ctx: typer.Context, consoles: Consoles) -> Place:
         """Return the place, or raise if both options name one."""

@@ -62,18 +62,11 @@ def check(
     layers: LayersOption = None,
     sign_zero: Annotated[
         Literal["plus", "minus", "either"] | None,
-        typer.Option(
-            "--sign-zero",
-            help="Value of sign(0) that the certificate is to hold for (default: the model's).",
-        ),
+        "Value of sign(0) that the certificate is to hold for (default: the model's).",
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds after which it is rejected.")
-    ] = None,
+    timeout: Annotated[float | None, "Seconds after which it is rejected."] = None,
     point: CheckedInput,
-    picture: Annotated[
-        bool, typer.Option("--picture", help="Draw the certificate's centre, if it is an image.")
-    ] = False,
+    picture: Annotated[bool, "Draw the certificate's centre, if it is an image."] = False,
     json_: JsonOption = None,
 ) -> None:
     """Check a certificate in exact arithmetic: exit code 0 accepted, 1 rejected, 2 unreadable."""

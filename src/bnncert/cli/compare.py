@@ -61,7 +61,7 @@ class TwoNetworksOptions(PixelOptions):
             "the data box count).",
         ),
     ] = None
-    index: Annotated[int | None, typer.Option("--index", help="Which point of a batch.")] = None
+    index: Annotated[int | None, "Which point of a batch."] = None
     norm: BallNormOption = "linf"
     radius: RadiusOption = None
     within: WithinOption = None
@@ -76,11 +76,8 @@ class TwoNetworksOptions(PixelOptions):
     ] = None
     tolerance: Annotated[
         float,
-        typer.Option(
-            "--tolerance",
-            help="Accept constants that differ by this share of their size, as 1e-6, and say near "
-            "which ties the class may differ.",
-        ),
+        "Accept constants that differ by this share of their size, as 1e-6, and say near "
+        "which ties the class may differ.",
     ] = 0.0
     sign_zero: SignZeroOption = None
     method: MethodOption = "auto"

@@ -28,19 +28,13 @@ def convert(
     layers: LayersOption = None,
     clip: Annotated[
         tuple[float, float] | None,
-        typer.Option(
-            "--clip",
-            help="Write an ONNX graph with its inputs clipped to LO HI, the data box: for "
-            "graphs that round their inputs.",
-        ),
+        "Write an ONNX graph with its inputs clipped to LO HI, the data box: for "
+        "graphs that round their inputs.",
     ] = None,
     grid: Annotated[
         str | None,
-        typer.Option(
-            "--grid",
-            help="1px: the network for pixels 0 to 255, whose first layer has integer thresholds, "
-            "too; it is the same at all pixels.",
-        ),
+        "1px: the network for pixels 0 to 255, whose first layer has integer thresholds, "
+        "too; it is the same at all pixels.",
     ] = None,
     *,
     scaling: PixelScaleOptions,

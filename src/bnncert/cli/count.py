@@ -36,14 +36,10 @@ class CountBallOptions(PlainBallOptions):
     """A labelled point and the points of a grid around it."""
 
     norm: Annotated[
-        Literal["linf", "l0"],
-        typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
+        Literal["linf", "l0"], "Norm of the ball; l0: at most --radius inputs change."
     ] = "linf"
     radius: Annotated[
-        str | None,
-        typer.Option(
-            "--radius", help="Radius in input units, in pixels as in 1px, or for l0 a number."
-        ),
+        str | None, "Radius in input units, in pixels as in 1px, or for l0 a number."
     ] = None
 
 
@@ -52,12 +48,8 @@ class CountSettings:
     """The limits of the search, and the random points."""
 
     timeout: TimeoutOption = DEFAULT_LIMIT
-    samples: Annotated[
-        int, typer.Option("--samples", help="Random points for the estimate; 0 for none.")
-    ] = SAMPLES
-    confidence: Annotated[
-        float, typer.Option("--confidence", help="Level of the interval of the estimate.")
-    ] = CONFIDENCE
+    samples: Annotated[int, "Random points for the estimate; 0 for none."] = SAMPLES
+    confidence: Annotated[float, "Level of the interval of the estimate."] = CONFIDENCE
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from bnncert.cli.grouping import grouped
 from bnncert.cli.result_views import totals_text
 from bnncert.errors import InputError
 
@@ -26,13 +27,12 @@ ATTACK_DELTAS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 CERTIFIED_DELTA = 25.0
 
 
+@grouped
 def demo(
-    count: Annotated[int, typer.Option("--count", help="How many of the 100 images.")] = 10,
+    count: Annotated[int, "How many of the 100 images."] = 10,
     delta: Annotated[float, typer.Option("--radius", help="Radius in pixels.")] = 0.25,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds per image.")] = 30.0,
-    network: Annotated[
-        Literal["sparse", "dense"], typer.Option("--network", help="Which bundled network.")
-    ] = "sparse",
+    timeout: Annotated[float, "Seconds per image."] = 30.0,
+    network: Annotated[Literal["sparse", "dense"], "Which bundled network."] = "sparse",
 ) -> None:
     """Verify the bundled MNIST network on its first images and show what was found."""
     from bnncert.cli.consoles import PlainConsole

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bnncert.cli.exit_codes import ExitCode
+from bnncert.cli.grouping import grouped
 from bnncert.cli.options import JsonOption
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import InputError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 20
 
 
+@grouped
 def diff(
     before: Annotated[Path, typer.Argument(help="Results file of run or experiment, called A.")],
     after: Annotated[Path, typer.Argument(help="Another one, called B.")],

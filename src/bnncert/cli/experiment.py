@@ -39,26 +39,14 @@ class ChangeOptions:
 
     network: Annotated[
         list[str] | None,
-        typer.Option(
-            "--network",
-            help="NAME: only this network; NAME=FILE: the file of a network; may be repeated.",
-        ),
+        "NAME: only this network; NAME=FILE: the file of a network; may be repeated.",
     ] = None
-    radius: Annotated[
-        str | None,
-        typer.Option("--radius", help="Only the radii R1,R2,.. of the file, as in 0.25delta."),
-    ] = None
-    method: Annotated[
-        str | None, typer.Option("--method", help="Only the methods M1,M2,.. of the file.")
-    ] = None
-    data: Annotated[str | None, typer.Option("--data", help="Points, as for `bnncert run`.")] = None
+    radius: Annotated[str | None, "Only the radii R1,R2,.. of the file, as in 0.25delta."] = None
+    method: Annotated[str | None, "Only the methods M1,M2,.. of the file."] = None
+    data: Annotated[str | None, "Points, as for `bnncert run`."] = None
     labels: LabelsOption = None
-    count: Annotated[int | None, typer.Option("--count", help="The most points of each part.")] = (
-        None
-    )
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Seconds for each instance.")
-    ] = None
+    count: Annotated[int | None, "The most points of each part."] = None
+    timeout: Annotated[float | None, "Seconds for each instance."] = None
     grid: GridOption = None
 
 
@@ -74,12 +62,9 @@ def experiment(
         ),
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="SQLite file of the results; resumed (default: CONFIG.sqlite)."),
+        Path | None, "SQLite file of the results; resumed (default: CONFIG.sqlite)."
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and its size.")
-    ] = False,
+    dry_run: Annotated[bool, "Print the plan and its size."] = False,
     at_work: PlaceOptions,
     changes: ChangeOptions,
     certificates: Annotated[

@@ -41,11 +41,8 @@ class DomainOptions:
 
     radius: Annotated[
         str | None,
-        typer.Option(
-            "--radius",
-            help="By how much inputs that are not kept may change, in input units or as in 8px "
-            "(default: anything in the data box).",
-        ),
+        "By how much inputs that are not kept may change, in input units or as in 8px "
+        "(default: anything in the data box).",
     ] = None
     grid: GridOption = None
     blocks: Annotated[
@@ -81,10 +78,7 @@ def explain(
     domain: DomainOptions,
     pixels: PixelOptions,
     settings: MethodOptions,
-    question_timeout: Annotated[
-        float,
-        typer.Option("--question-timeout", help="Seconds for one verification, at most."),
-    ] = QUESTION_SECONDS,
+    question_timeout: Annotated[float, "Seconds for one verification, at most."] = QUESTION_SECONDS,
     ties: TiesOption = "violation",
     outputs: ExplainOutputs,
     printing: PrintOptions,

@@ -32,16 +32,11 @@ MOST_LISTED = 4
 class FaultBallOptions(PlainBallOptions):
     """A labelled point and the ball around it, which is the point alone by default."""
 
-    norm: Annotated[
-        Literal["linf", "l2", "l1", "l0"], typer.Option("--norm", help="Norm of the ball.")
-    ] = "linf"
+    norm: Annotated[Literal["linf", "l2", "l1", "l0"], "Norm of the ball."] = "linf"
     radius: Annotated[
         str,
-        typer.Option(
-            "--radius",
-            help="Radius of the inputs that should keep their class, in input units or as in 1px "
-            "(default: the point alone).",
-        ),
+        "Radius of the inputs that should keep their class, in input units or as in 1px "
+        "(default: the point alone).",
     ] = "0"
 
 
@@ -51,20 +46,14 @@ class FaultOptions:
 
     layer: Annotated[
         list[int] | None,
-        typer.Option(
-            "--layer",
-            help="Only this layer, from 1; the output comes after the hidden layers. Can be "
-            "repeated (default: all layers, and faults anywhere).",
-        ),
+        "Only this layer, from 1; the output comes after the hidden layers. Can be "
+        "repeated (default: all layers, and faults anywhere).",
     ] = None
     most: Annotated[
         int | None,
         typer.Option("--max", help="No more faults than these are looked at."),
     ] = None
-    question_timeout: Annotated[
-        float,
-        typer.Option("--question-timeout", help="Seconds for one verification, at most."),
-    ] = QUESTION_SECONDS
+    question_timeout: Annotated[float, "Seconds for one verification, at most."] = QUESTION_SECONDS
 
 
 @grouped

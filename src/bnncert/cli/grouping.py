@@ -29,11 +29,17 @@ HelpAllOption = Annotated[
 ]
 
 
+def flag_of(name: str) -> str:
+    """Return the name of an option on the command line from that of its parameter."""
+    return "--" + name.strip("_").replace("_", "-")
+
+
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """Return the command with the fields of its dataclass parameters as parameters of their own.
 
-    The fields are annotated for typer, ``Annotated[TYPE, typer.Option(...)]``.  They replace the
-    parameter at its place, so that `--help` lists them there.
+    The fields are annotated for typer, ``Annotated[TYPE, typer.Option(...)]``, or with the help of
+    an option of their own name alone, ``Annotated[TYPE, "HELP"]``.  They replace the parameter at
+    its place, so that `--help` lists them there.
     """
     flat: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
@@ -45,7 +51,8 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
             groups[parameter.name] = (kind, [member.name for member in members])
             flat += members
         else:
-            flat.append(parameter.replace(kind=KEYWORD))
+            stated = _stated(parameter.name, kind)
+            flat.append(parameter.replace(kind=KEYWORD, annotation=stated))
 
     if any(_is_expert(parameter) for parameter in flat):
         flat.append(inspect.Parameter("help_all", KEYWORD, default=False, annotation=HelpAllOption))
@@ -72,10 +79,18 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
             field.name,
             KEYWORD,
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=hints[field.name],
+            annotation=_stated(field.name, hints[field.name]),
         )
         for field in fields(kind)
     ]
+
+
+def _stated(name: str, kind: Any) -> Any:
+    """Return an annotation as typer takes it; a text alone is the help of the option `name`."""
+    text = getattr(kind, "__metadata__", (None,))[0]
+    if not isinstance(text, str):
+        return kind
+    return Annotated[get_args(kind)[0], typer.Option(flag_of(name), help=text)]
 
 
 def _is_expert(parameter: inspect.Parameter) -> bool:
@@ -83,6 +98,6 @@ def _is_expert(parameter: inspect.Parameter) -> bool:
     for part in get_args(parameter.annotation):
         # Inside Annotated, typer keeps the first flag of an option as its default value.
         flags = (getattr(part, "default", None), *(getattr(part, "param_decls", None) or ()))
-        if any(flag in EXPERT for flag in flags if isinstance(flag, str)):
+        if any(one in EXPERT for one in flags if isinstance(one, str)):
             return True
     return False

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import JsonOption, ModelOptions
 from bnncert.cli.output import json_path, refuse_unwritable, write_json
@@ -20,10 +18,7 @@ if TYPE_CHECKING:
 def info(
     source: ModelOptions,
     json_: JsonOption = None,
-    thresholds: Annotated[
-        Path | None,
-        typer.Option("--thresholds", help="Write the threshold of every neuron as CSV."),
-    ] = None,
+    thresholds: Annotated[Path | None, "Write the threshold of every neuron as CSV."] = None,
 ) -> None:
     """Print layers, sizes, sparsity and thresholds of a network."""
     from bnncert.cli.consoles import PlainConsole, wide_console

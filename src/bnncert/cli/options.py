@@ -15,6 +15,7 @@ import typer
 
 from bnncert.cli.bundled_names import NETWORKS, POINTS, model_file
 from bnncert.cli.completion import METHODS, among
+from bnncert.cli.grouping import flag_of
 from bnncert.cli.time_limit import DEFAULT_LIMIT, read_limit
 from bnncert.engine.solvers import SolverName
 from bnncert.errors import InputError
@@ -54,10 +55,7 @@ ModelArgument = Annotated[
     ),
 ]
 LayersOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--layers", help="JSON file with the layers of a PyTorch checkpoint or of Keras weights."
-    ),
+    Path | None, "JSON file with the layers of a PyTorch checkpoint or of Keras weights."
 ]
 
 
@@ -85,37 +83,27 @@ InputArgument = Annotated[
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option(
-        "--labels",
-        help="True classes: FILE[:KEY] (.npy, .npz, .csv, .txt, .json), or `own`: the network's "
-        "own answers (default: the labels beside the points or the names of subfolders, else own).",
-    ),
+    "True classes: FILE[:KEY] (.npy, .npz, .csv, .txt, .json), or `own`: the network's "
+    "own answers (default: the labels beside the points or the names of subfolders, else own).",
 ]
 TiesOption = Annotated[
     Literal["violation", "robust"],
-    typer.Option(
-        "--ties", help="Whether an equal score is a violation; robust: only a higher one is."
-    ),
+    "Whether an equal score is a violation; robust: only a higher one is.",
 ]
 MethodOption = Annotated[
     str,
     typer.Option("--method", help="See `bnncert methods`.", autocompletion=among(METHODS)),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of all randomness.")]
+SeedOption = Annotated[int, "Seed of all randomness."]
 SignZeroOption = Annotated[
     Literal["plus", "minus", "either"] | None,
-    typer.Option("--sign-zero", help="Value of sign(0) (default: that of the model, else plus)."),
+    "Value of sign(0) (default: that of the model, else plus).",
 ]
-JsonOption = Annotated[
-    str | None, typer.Option("--json", help="Write everything as JSON to FILE, or - for stdout.")
-]
+JsonOption = Annotated[str | None, "Write everything as JSON to FILE, or - for stdout."]
 ExplainOption = Annotated[
     bool,
-    typer.Option(
-        "--explain",
-        help="Show the open neurons per layer, the stages with their times, and the bounds of "
-        "each stage; for sdp and elimination also their sizes.",
-    ),
+    "Show the open neurons per layer, the stages with their times, and the bounds of "
+    "each stage; for sdp and elimination also their sizes.",
 ]
 TimeoutOption = Annotated[
     float,
@@ -135,81 +123,50 @@ MemoryOption = Annotated[
     ),
 ]
 ProcessesOption = Annotated[
-    int,
-    typer.Option(
-        "--processes",
-        help="Processes that search together (default: 0, one for each core, at most eight).",
-    ),
+    int, "Processes that search together (default: 0, one for each core, at most eight)."
 ]
-CertificateOption = Annotated[
-    Path | None,
-    typer.Option("--certificate", help="Write a proof of the verdict for `bnncert check`."),
-]
+CertificateOption = Annotated[Path | None, "Write a proof of the verdict for `bnncert check`."]
 ResultsOption = Annotated[
     Path | None,
-    typer.Option(
-        "--results",
-        help="Add the answer to a results file (.sqlite) for `bnncert report`; it is created if it "
-        "does not exist, and an older answer to the same question is replaced.",
-    ),
+    "Add the answer to a results file (.sqlite) for `bnncert report`; it is created if it "
+    "does not exist, and an older answer to the same question is replaced.",
 ]
 BallNormOption = Annotated[
-    Literal["linf", "l2", "l1", "l0"],
-    typer.Option("--norm", help="Norm of the ball; l0: at most --radius inputs change."),
+    Literal["linf", "l2", "l1", "l0"], "Norm of the ball; l0: at most --radius inputs change."
 ]
 ChangeNormOption = Annotated[
     Literal["linf", "l2", "l1", "l0", "brightness", "contrast", "patch", "shift"],
-    typer.Option(
-        "--norm",
-        help="Norm of the ball (l0: at most --radius inputs change), or a shape of change: "
-        "offsets, factors 1 - r to 1 + r, squares of pixels, moves by pixels.",
-    ),
+    "Norm of the ball (l0: at most --radius inputs change), or a shape of change: "
+    "offsets, factors 1 - r to 1 + r, squares of pixels, moves by pixels.",
 ]
 ValueOption = Annotated[
     float | None,
-    typer.Option(
-        "--value",
-        help="Of --norm patch: its value (default: any in the data box); shift: what enters "
-        "(default: the edge repeated); contrast: the middle (default: of the data box).",
-    ),
+    "Of --norm patch: its value (default: any in the data box); shift: what enters "
+    "(default: the edge repeated); contrast: the middle (default: of the data box).",
 ]
 RadiusOption = Annotated[
-    str | None,
-    typer.Option(
-        "--radius",
-        help="Radius in input units as in 0.1 or 8/255, in pixels as in 1px, or as in 0.25delta.",
-    ),
+    str | None, "Radius in input units as in 0.1 or 8/255, in pixels as in 1px, or as in 0.25delta."
 ]
 WithinOption = Annotated[
     str | None,
-    typer.Option(
-        "--within",
-        help="By how much an input may change (--norm l0), in units of --radius (default: "
-        "anything in the data box).",
-    ),
+    "By how much an input may change (--norm l0), in units of --radius (default: "
+    "anything in the data box).",
 ]
 GridOption = Annotated[
     str | None,
-    typer.Option(
-        "--grid",
-        help="Only inputs at multiples of a step from the lower end of the data box (of the "
-        "network, else of --clip) count: 1px for integer pixels, or a step in input units.",
-    ),
+    "Only inputs at multiples of a step from the lower end of the data box (of the "
+    "network, else of --clip) count: 1px for integer pixels, or a step in input units.",
 ]
 SaveCounterexampleOption = Annotated[
     Path | None,
-    typer.Option(
-        "--save-counterexample",
-        help="Write the counterexample: .npy (the point) or .png (original, counterexample and "
-        "amplified difference side by side).",
-    ),
+    "Write the counterexample: .npy (the point) or .png (original, counterexample and "
+    "amplified difference side by side).",
 ]
 CertificatesOption = Annotated[
     Path | None, typer.Option("--certificate", help="Folder for a certificate of every verdict.")
 ]
 ArithmeticOption = Annotated[
-    Literal["real", "float32"],
-    typer.Option("--arithmetic", help="float32: the verdict covers every float32 execution."),
+    Literal["real", "float32"], "float32: the verdict covers every float32 execution."
 ]
 SchedulerOption = Annotated[
     str | None,
@@ -262,8 +219,8 @@ class Outputs:
     @property
     def files(self) -> dict[str, Path]:
         """The files that are named, by their options; they have to be writable."""
-        named = {f"--{name.strip('_').replace('_', '-')}": v for name, v in vars(self).items()}
-        return {flag: Path(value) for flag, value in named.items() if value not in (None, "-")}
+        named = {flag_of(name): value for name, value in vars(self).items()}
+        return {name: Path(value) for name, value in named.items() if value not in (None, "-")}
 
 
 @dataclass(frozen=True)
@@ -280,9 +237,7 @@ class AnswerOutputs(Outputs):
     results: ResultsOption = None
 
 
-IndexOption = Annotated[
-    int | None, typer.Option("--index", help="Which point of a batch or folder.")
-]
+IndexOption = Annotated[int | None, "Which point of a batch or folder."]
 
 
 @dataclass(frozen=True)
@@ -299,9 +254,7 @@ class PointOptions:
         ),
     ] = None
     index: IndexOption = None
-    label: Annotated[
-        int | None, typer.Option("--label", help="True class (default: as --labels).")
-    ] = None
+    label: Annotated[int | None, "True class (default: as --labels)."] = None
     labels: LabelsOption = None
 
     @property
@@ -316,10 +269,7 @@ class CentreOptions(PointOptions):
 
     norm: Annotated[
         Literal["linf", "l2", "l1", "l0", "brightness", "contrast", "patch", "shift"],
-        typer.Option(
-            "--norm",
-            help="Norm of the balls (l0, a number of inputs: with --exact), or a shape of change.",
-        ),
+        "Norm of the balls (l0, a number of inputs: with --exact), or a shape of change.",
     ] = "linf"
     value: ValueOption = None
 
@@ -330,9 +280,7 @@ class PixelScaleOptions:
 
     scale: Annotated[
         tuple[float, float] | None,
-        typer.Option(
-            "--scale", help="Inputs LO HI that pixels 0 and 255 become (default: the data box)."
-        ),
+        "Inputs LO HI that pixels 0 and 255 become (default: the data box).",
     ] = None
     normalise: Annotated[
         tuple[str, str] | None,
@@ -350,8 +298,7 @@ class PixelOptions(PixelScaleOptions):
     """The data box, and how pixels enter the network."""
 
     clip: Annotated[
-        tuple[float, float] | None,
-        typer.Option("--clip", help="Data box LO HI (default: the one in the network file)."),
+        tuple[float, float] | None, "Data box LO HI (default: the one in the network file)."
     ] = None
 
 
@@ -359,9 +306,7 @@ class PixelOptions(PixelScaleOptions):
 class ScalingOptions(PixelOptions):
     """The data box, how pixels enter the network, and the rivals."""
 
-    rivals: Annotated[
-        str, typer.Option("--rivals", help="all, runner-up, or classes as in 3 or 1,2.")
-    ] = "all"
+    rivals: Annotated[str, "all, runner-up, or classes as in 3 or 1,2."] = "all"
 
 
 @dataclass(frozen=True)
@@ -418,11 +363,8 @@ class SharedMethodOptions(MethodOptions):
     cluster: SchedulerOption = None
     solver: Annotated[
         SolverName | None,
-        typer.Option(
-            "--solver",
-            help="Back end of sdp and the sdp-* methods: structured (default where it fits), "
-            "clarabel, scs or mosek, for sdp also low-rank; highs (milp), scip (minp) or gurobi.",
-        ),
+        "Back end of sdp and the sdp-* methods: structured (default where it fits), "
+        "clarabel, scs or mosek, for sdp also low-rank; highs (milp), scip (minp) or gurobi.",
     ] = None
 
     @contextmanager
@@ -449,19 +391,14 @@ class BoundMethodOptions(SharedMethodOptions):
     """The settings of `bound`: also those that only some methods read."""
 
     method: MethodOption = "sdp"
-    form: Annotated[
-        Literal["lattice", "soft"], typer.Option("--form", help="Encoding of milp.")
-    ] = "lattice"
-    samples: Annotated[int, typer.Option("--samples", help="Points that sample draws.")] = 10_000
+    form: Annotated[Literal["lattice", "soft"], "Encoding of milp."] = "lattice"
+    samples: Annotated[int, "Points that sample draws."] = 10_000
     sparsity: Annotated[
         Literal["layered", "pairwise", "chordal", "dense"] | None,
-        typer.Option(
-            "--sparsity", help="Cliques of the sdp-* methods (default: the method's own)."
-        ),
+        "Cliques of the sdp-* methods (default: the method's own).",
     ] = None
     coupling: Annotated[
-        Literal["auto", "on", "off"],
-        typer.Option("--coupling", help="The input in relaxations (auto: to decide a sign)."),
+        Literal["auto", "on", "off"], "The input in relaxations (auto: to decide a sign)."
     ] = "auto"
 
 

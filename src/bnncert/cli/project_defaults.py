@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bnncert.cli.catalogue import ENTRIES
+from bnncert.cli.grouping import flag_of
 from bnncert.cli.help_topics import TOPICS
 from bnncert.errors import FormatError, InputError
 
@@ -169,14 +170,10 @@ def _read(path: Path) -> Mapping[str, Any] | None:
 
 def _defaults(path: Path, tree: Mapping[str, Any]) -> ProjectDefaults:
     """Return the keys for all commands and those for single ones, as flags."""
-    common = {_flag(k): v for k, v in tree.items() if not isinstance(v, dict)}
+    common = {flag_of(k): v for k, v in tree.items() if not isinstance(v, dict)}
     tables = {
-        command.replace("_", "-"): {_flag(key): value for key, value in table.items()}
+        command.replace("_", "-"): {flag_of(key): value for key, value in table.items()}
         for command, table in tree.items()
         if isinstance(table, dict)
     }
     return ProjectDefaults(path, common, tables)
-
-
-def _flag(key: str) -> str:
-    return "--" + key.replace("_", "-")

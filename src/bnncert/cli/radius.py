@@ -53,18 +53,10 @@ class SearchOptions:
         ),
     ] = None
     tolerance: Annotated[
-        str | None,
-        typer.Option(
-            "--tolerance",
-            help="Gap to end at, also as in 0.1px (default: 1 % of the falsified radius).",
-        ),
+        str | None, "Gap to end at, also as in 0.1px (default: 1 % of the falsified radius)."
     ] = None
     exact: Annotated[
-        bool,
-        typer.Option(
-            "--exact",
-            help="Find the smallest perturbation itself, on the inputs of --grid or for --norm l0.",
-        ),
+        bool, "Find the smallest perturbation itself, on the inputs of --grid or for --norm l0."
     ] = False
     grid: GridOption = None
     within: WithinOption = None
@@ -92,10 +84,7 @@ class RadiusOutputs(CounterexampleOutputs):
     """The files that a search writes; all but JSON belong to `--exact`."""
 
     certificate: Annotated[
-        Path | None,
-        typer.Option(
-            "--certificate", help="With --exact: write a proof of the certified side for `check`."
-        ),
+        Path | None, "With --exact: write a proof of the certified side for `check`."
     ] = None
 
 
@@ -111,8 +100,7 @@ def radius(
     settings: SharedMethodOptions,
     outputs: RadiusOutputs,
     resume: Annotated[
-        Path | None,
-        typer.Option("--resume", help="With --exact: continue from the --json file of a search."),
+        Path | None, "With --exact: continue from the --json file of a search."
     ] = None,
     printing: PrintOptions,
 ) -> None:

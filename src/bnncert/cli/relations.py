@@ -29,46 +29,27 @@ class TableOptions:
 
     table: Annotated[
         Path | None,
-        typer.Option(
-            "--table",
-            help="Names, bounds, steps and one-hot groups of the inputs (.json), or their names "
-            "(first line of a .csv).",
-        ),
+        "Names, bounds, steps and one-hot groups of the inputs (.json), or their names "
+        "(first line of a .csv).",
     ] = None
-    input_: Annotated[
-        str | None,
-        typer.Option("--input", help="Record for --radius: .npy or FILE.npz:KEY."),
-    ] = None
-    index: Annotated[int | None, typer.Option("--index", help="Which record of a batch.")] = None
+    input_: Annotated[str | None, "Record for --radius: .npy or FILE.npz:KEY."] = None
+    index: Annotated[int | None, "Which record of a batch."] = None
     radius: Annotated[
         float | None,
-        typer.Option(
-            "--radius",
-            help="Only inputs within this distance of the record count, each by itself; what "
-            "changes may take all of its values.",
-        ),
+        "Only inputs within this distance of the record count, each by itself; what "
+        "changes may take all of its values.",
     ] = None
     clip: Annotated[
-        tuple[float, float] | None,
-        typer.Option("--clip", help="Data box LO HI (default: --table, else the network file)."),
+        tuple[float, float] | None, "Data box LO HI (default: --table, else the network file)."
     ] = None
-    grid: Annotated[
-        float | None,
-        typer.Option("--grid", help="Step of inputs without one in --table: 1 for integers."),
-    ] = None
+    grid: Annotated[float | None, "Step of inputs without one in --table: 1 for integers."] = None
     step: Annotated[
         float | None,
-        typer.Option(
-            "--step",
-            help="What changes does so by multiples of this step (default: the step of the grid, "
-            "else by any amount).",
-        ),
+        "What changes does so by multiples of this step (default: the step of the grid, "
+        "else by any amount).",
     ] = None
     one_hot: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--one-hot", help="Inputs of which exactly one is 1, as in 3,4,5; repeatable."
-        ),
+        list[str] | None, "Inputs of which exactly one is 1, as in 3,4,5; repeatable."
     ] = None
 
 
@@ -77,25 +58,10 @@ def monotone(
     *,
     ctx: typer.Context,
     source: ModelOptions,
-    feature: Annotated[
-        str,
-        typer.Option(
-            "--feature",
-            help="The feature, by name or number; NAME=V1,V2,.. states its values.",
-        ),
-    ],
-    decreasing: Annotated[
-        bool,
-        typer.Option("--decreasing", help="The class or score is kept if the feature decreases."),
-    ] = False,
-    label: Annotated[
-        int | None,
-        typer.Option("--label", help="The class that is kept (default: the second of two)."),
-    ] = None,
-    score: Annotated[
-        int | None,
-        typer.Option("--score", help="The score that does not fall, instead of a class."),
-    ] = None,
+    feature: Annotated[str, "The feature, by name or number; NAME=V1,V2,.. states its values."],
+    decreasing: Annotated[bool, "The class or score is kept if the feature decreases."] = False,
+    label: Annotated[int | None, "The class that is kept (default: the second of two)."] = None,
+    score: Annotated[int | None, "The score that does not fall, instead of a class."] = None,
     table: TableOptions,
     settings: SharedMethodOptions,
     outputs: Outputs,
@@ -131,11 +97,8 @@ def fair(
     source: ModelOptions,
     protect: Annotated[
         list[str],
-        typer.Option(
-            "--protect",
-            help="A protected feature, by name or number (NAME=V1,V2 states its values), or a "
-            "one-hot group, by its name or as in 3,4,5; repeatable.",
-        ),
+        "A protected feature, by name or number (NAME=V1,V2 states its values), or a "
+        "one-hot group, by its name or as in 3,4,5; repeatable.",
     ],
     table: TableOptions,
     settings: SharedMethodOptions,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnncert.cli.grouping import grouped
 from bnncert.cli.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from bnncert.results.store import Recorded
 
 
+@grouped
 def report(
     results: Annotated[
         Path,
@@ -25,10 +27,8 @@ def report(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Where to write the page (.html).")
     ] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Folder for CSV files.")] = None,
-    latex: Annotated[
-        Path | None, typer.Option("--latex", help="Folder for LaTeX tables, by network and norm.")
-    ] = None,
+    csv: Annotated[Path | None, "Folder for CSV files."] = None,
+    latex: Annotated[Path | None, "Folder for LaTeX tables, by network and norm."] = None,
 ) -> None:
     """Make a page of a results file that anyone can open, or tables for a paper."""
     from bnncert.cli.consoles import PlainConsole

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bnncert.cli.answer_view import AnswerView
 from bnncert.cli.options import CounterexampleOutputs
 from bnncert.cli.output import network_tree
@@ -29,9 +27,7 @@ if TYPE_CHECKING:
 class VerifyOutputs(CounterexampleOutputs):
     """The files that `verify` writes."""
 
-    witness: Annotated[
-        Path | None, typer.Option("--witness", help="Write the answer in VNN-COMP's result format.")
-    ] = None
+    witness: Annotated[Path | None, "Write the answer in VNN-COMP's result format."] = None
 
 
 def replayable(networks: tuple[Network, ...], query: Specification, result: Result) -> Result:

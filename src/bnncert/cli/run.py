@@ -65,9 +65,7 @@ class PointsOptions:
             "0.25delta; numbers of inputs for --norm l0.",
         ),
     ]
-    count: Annotated[
-        int | None, typer.Option("--count", help="How many points (default: all).")
-    ] = None
+    count: Annotated[int | None, "How many points (default: all)."] = None
     first: Annotated[int, typer.Option("--index", help="Number of the first point.")] = 0
     labels: LabelsOption = None
     norm: ChangeNormOption = "linf"
@@ -99,7 +97,7 @@ def run(
     *,
     ctx: typer.Context,
     source: ModelOptions,
-    out: Annotated[Path, typer.Option("--out", help="SQLite file of the results; resumed.")],
+    out: Annotated[Path, "SQLite file of the results; resumed."],
     points: PointsOptions,
     scaling: ScalingOptions,
     answering: AnsweringOptions,
@@ -142,7 +140,7 @@ def run(
 
 
 def _planner(
-    source: ModelOptions,
+    model: ModelOptions,
     points: PointsOptions,
     scaling: ScalingOptions,
     answering: AnsweringOptions,
@@ -153,7 +151,7 @@ def _planner(
     from bnncert.results.labelled_points import Selection, in_network_units, read_data
     from bnncert.results.plan import plan_run
 
-    network = source.read(answering.sign_zero)
+    network = model.read(answering.sign_zero)
     source, index = point_source(points.data, None)
     selection = Selection(points.first, points.count)
     if index is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.grouping import grouped
+from bnncert.cli.grouping import flag_of, grouped
 from bnncert.errors import InputError
 
 #: Theories of queries: no hidden nodes, one input and one output of each network, any number of
@@ -41,15 +41,11 @@ QUESTIONS: dict[str, str | None] = {
 }
 
 
-def _flag(question: str) -> str:
-    return "--" + question.replace("_", "-")
-
-
 #: One flag for each question.
 Asked = make_dataclass(
     "Asked",
     [
-        (name, Annotated[bool, typer.Option(_flag(name), help=text)], field(default=False))
+        (name, Annotated[bool, typer.Option(flag_of(name), help=text)], field(default=False))
         for name, text in QUESTIONS.items()
     ],
 )
@@ -60,7 +56,7 @@ def supports(*, asked: Asked) -> None:  # type: ignore[valid-type]
     """Answer one question about the capabilities, as the VNN-LIB 2.0 standard asks it."""
     questions = [name for name in QUESTIONS if getattr(asked, name)]
     if len(questions) != 1:
-        flags = ", ".join(map(_flag, QUESTIONS))
+        flags = ", ".join(map(flag_of, QUESTIONS))
         raise InputError(f"supports answers exactly one question at a time; give one of {flags}")
     for line in answer(questions[0]):
         print(line)

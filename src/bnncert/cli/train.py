@@ -31,55 +31,29 @@ class TrainingChoices:
 
     certify: Annotated[
         str | None,
-        typer.Option(
-            "--certify",
-            help="L-inf radius at which to be certified: a share of the data range (0.1), or "
-            "pixels (25px). It chooses input levels, losses, and the options not given.",
-        ),
+        "L-inf radius at which to be certified: a share of the data range (0.1), or "
+        "pixels (25px). It chooses input levels, losses, and the options not given.",
     ] = None
-    hidden: Annotated[
-        str | None,
-        typer.Option("--hidden", help="Sizes of the dense hidden layers (default: 500,500)."),
-    ] = None
-    conv: Annotated[
-        str | None,
-        typer.Option("--conv", help="Channels of 3 x 3 convolutions before them, e.g. 16,32."),
-    ] = None
+    hidden: Annotated[str | None, "Sizes of the dense hidden layers (default: 500,500)."] = None
+    conv: Annotated[str | None, "Channels of 3 x 3 convolutions before them, e.g. 16,32."] = None
     stride: Annotated[
         int | None,
-        typer.Option(
-            "--stride",
-            help="Stride of the convolutions; 1 (default): each is followed by 2 x 2 max-pooling.",
-        ),
+        "Stride of the convolutions; 1 (default): each is followed by 2 x 2 max-pooling.",
     ] = None
-    zeros: Annotated[
-        float | None,
-        typer.Option("--zeros", help="Share of zero weights (default: 0.34); 0: binary weights."),
-    ] = None
-    epochs: Annotated[
-        int | None, typer.Option("--epochs", help="Passes over the images (default: 40).")
-    ] = None
-    batch: Annotated[
-        int | None, typer.Option("--batch", help="Images per step (default: 200).")
-    ] = None
-    lr: Annotated[
-        float | None, typer.Option("--lr", help="Learning rate at the start (default: 0.001).")
-    ] = None
+    zeros: Annotated[float | None, "Share of zero weights (default: 0.34); 0: binary weights."] = (
+        None
+    )
+    epochs: Annotated[int | None, "Passes over the images (default: 40)."] = None
+    batch: Annotated[int | None, "Images per step (default: 200)."] = None
+    lr: Annotated[float | None, "Learning rate at the start (default: 0.001)."] = None
     seed: SeedOption = 0
     patience: Annotated[
         int | None,
-        typer.Option(
-            "--patience",
-            help="Hold out a tenth of the images; stop after this many epochs without progress "
-            "on it, and keep the best.",
-        ),
+        "Hold out a tenth of the images; stop after this many epochs without progress "
+        "on it, and keep the best.",
     ] = None
-    robust: Annotated[
-        float, typer.Option("--robust", help="Weight of penalties for easier verification (try 1).")
-    ] = 0.0
-    radius: Annotated[
-        float, typer.Option("--radius", help="L-inf radius in pixels that --robust is about.")
-    ] = 0.5
+    robust: Annotated[float, "Weight of penalties for easier verification (try 1)."] = 0.0
+    radius: Annotated[float, "L-inf radius in pixels that --robust is about."] = 0.5
 
     def options(self) -> TrainingOptions:
         """Check the options, with the lists of sizes read from their texts."""
@@ -93,21 +67,14 @@ class TrainingChoices:
 def train(
     *,
     ctx: typer.Context,
-    data: Annotated[
-        str, typer.Option("--data", help="mnist, cifar10, FILE.npz, or a folder of images.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Network file to write: .npz, .json, .onnx.")],
+    data: Annotated[str, "mnist, cifar10, FILE.npz, or a folder of images."],
+    out: Annotated[Path, "Network file to write: .npz, .json, .onnx."],
     choices: TrainingChoices,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option("--checkpoint", help="State after each epoch (default: OUT.checkpoint)."),
-    ] = None,
+    checkpoint: Annotated[Path | None, "State after each epoch (default: OUT.checkpoint)."] = None,
     limit: Annotated[
         int | None, typer.Option("--count", help="Train on this many images only, the first ones.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the file that --out names, if it exists.")
-    ] = False,
+    force: Annotated[bool, "Replace the file that --out names, if it exists."] = False,
     printing: PrintOptions,
 ) -> None:
     """Train a ternary or binary network; the same command again continues an interrupted run."""

@@ -26,18 +26,13 @@ def vnncomp(
     instances: Annotated[
         Path, typer.Argument(help="instances.csv: rows onnx,vnnlib,timeout; files beside it.")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder of the result files and results.csv; resumed.")
-    ],
+    out: Annotated[Path, "Folder of the result files and results.csv; resumed."],
     timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", help="Seconds for each instance (default: those of the file)."),
+        float | None, "Seconds for each instance (default: those of the file)."
     ] = None,
     method: MethodOption = "auto",
     certificates: CertificatesOption = None,
-    only: Annotated[
-        str, typer.Option("--only", help="Only queries with this text in their name.")
-    ] = "",
+    only: Annotated[str, "Only queries with this text in their name."] = "",
     again: Annotated[bool, typer.Option("--force", help="Answer all instances again.")] = False,
     memory: MemoryOption = 4.0,
     printing: PrintOptions,
