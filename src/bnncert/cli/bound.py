@@ -49,7 +49,7 @@ def bound(
     asked = Asked(method, options, finite_limit(settings.timeout), question)
     stated = {"input": question.where, "labels": question.labels, "seed": settings.seed}
     about = partial(question_tree, question.network, question.region, **stated)
-    with settings.connected(consoles.watching) as options:
+    with settings.connected(consoles.watching.say) as options:
         ResultView(consoles, outputs, about, asked, explain).ask(
             ctx,
             f"{source.model.name}, {question.heading}, method {method}",

@@ -11,6 +11,7 @@ from bnncert.arrays import FloatArray
 from bnncert.cli.bundled_names import PREFIX, point_source
 from bnncert.cli.options import (
     BallShape,
+    PixelOptions,
     PixelScaleOptions,
     PointOptions,
     ScalingOptions,
@@ -203,7 +204,7 @@ def scaled_data(
 ) -> tuple[Network, Data]:
     """Read points; return them with the network that reads their pixels in the stated scale."""
     scale = read_scale(scaling.scale, scaling.normalise)
-    is_clipped = isinstance(scaling, ScalingOptions) and scaling.clip is not None
+    is_clipped = isinstance(scaling, PixelOptions) and scaling.clip is not None
     data = read_data(source, labels, network)
     return in_network_units(network, data, scale, is_clipped=is_clipped)
 

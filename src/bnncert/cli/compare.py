@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,7 +14,6 @@ from bnncert.cli.answer_view import AnswerView, begin
 from bnncert.cli.bundled_names import points_source
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
-    BallNormOption,
     BallShape,
     CounterexampleOutputs,
     GridOption,
@@ -62,7 +61,9 @@ class TwoNetworksOptions(PixelOptions):
         ),
     ] = None
     index: Annotated[int | None, "Which point of a batch."] = None
-    norm: BallNormOption = "linf"
+    norm: Annotated[
+        Literal["linf", "l2", "l1", "l0"], "Norm of the ball; l0: at most --radius inputs change."
+    ] = "linf"
     radius: RadiusOption = None
     within: WithinOption = None
     grid: GridOption = None
@@ -200,13 +201,12 @@ def _read_inputs(network: Network, options: TwoNetworksOptions) -> FloatArray:
     """Read all points of --data, one row each, in the scale of the network."""
     import numpy as np
 
-    from bnncert.cli.command_question import chosen_point
-    from bnncert.results.labelled_points import OWN, in_network_units, read_data
+    from bnncert.cli.command_question import chosen_point, scaled_data
+    from bnncert.results.labelled_points import OWN
 
     assert options.data is not None
     source = points_source(options.data)
-    data, scale = read_data(source, OWN, network), read_scale(options.scale, options.normalise)
-    _, data = in_network_units(network, data, scale, is_clipped=options.clip is not None)
+    _, data = scaled_data(network, source, OWN, options)
     count = data.count(network)
     numbers = [None] if count == 1 else range(count)
     return np.stack([chosen_point(network, data, source, source, k)[1] for k in numbers])

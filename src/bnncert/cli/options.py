@@ -5,7 +5,7 @@ Every command imports this module, so it imports the methods and regions only wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from bnncert.engine.solvers import SolverName
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
-    from bnncert.cli.consoles import PlainConsole
     from bnncert.engine.methods import Options
     from bnncert.model.description import SignZero
     from bnncert.model.network import Network
@@ -78,9 +77,6 @@ class ModelOptions:
         return self.model, self.layers
 
 
-InputArgument = Annotated[
-    str | None, point_argument("input", "Point or image folder, instead of --input.")
-]
 LabelsOption = Annotated[
     str | None,
     "True classes: FILE[:KEY] (.npy, .npz, .csv, .txt, .json), or `own`: the network's "
@@ -122,18 +118,6 @@ MemoryOption = Annotated[
         "quarter of it for the tables of elimination.",
     ),
 ]
-ProcessesOption = Annotated[
-    int, "Processes that search together (default: 0, one for each core, at most eight)."
-]
-CertificateOption = Annotated[Path | None, "Write a proof of the verdict for `bnncert check`."]
-ResultsOption = Annotated[
-    Path | None,
-    "Add the answer to a results file (.sqlite) for `bnncert report`; it is created if it "
-    "does not exist, and an older answer to the same question is replaced.",
-]
-BallNormOption = Annotated[
-    Literal["linf", "l2", "l1", "l0"], "Norm of the ball; l0: at most --radius inputs change."
-]
 ChangeNormOption = Annotated[
     Literal["linf", "l2", "l1", "l0", "brightness", "contrast", "patch", "shift"],
     "Norm of the ball (l0: at most --radius inputs change), or a shape of change: "
@@ -157,23 +141,8 @@ GridOption = Annotated[
     "Only inputs at multiples of a step from the lower end of the data box (of the "
     "network, else of --clip) count: 1px for integer pixels, or a step in input units.",
 ]
-SaveCounterexampleOption = Annotated[
-    Path | None,
-    "Write the counterexample: .npy (the point) or .png (original, counterexample and "
-    "amplified difference side by side).",
-]
 CertificatesOption = Annotated[
     Path | None, typer.Option("--certificate", help="Folder for a certificate of every verdict.")
-]
-ArithmeticOption = Annotated[
-    Literal["real", "float32"], "float32: the verdict covers every float32 execution."
-]
-SchedulerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler",
-        help="Address of a Dask scheduler whose workers share the search over sign patterns.",
-    ),
 ]
 
 
@@ -213,7 +182,7 @@ class BallShape:
 class Outputs:
     """The files that every question can write."""
 
-    certificate: CertificateOption = None
+    certificate: Annotated[Path | None, "Write a proof of the verdict for `bnncert check`."] = None
     json_: JsonOption = None
 
     @property
@@ -227,14 +196,22 @@ class Outputs:
 class CounterexampleOutputs(Outputs):
     """The files of a question that may have a counterexample."""
 
-    save_counterexample: SaveCounterexampleOption = None
+    save_counterexample: Annotated[
+        Path | None,
+        "Write the counterexample: .npy (the point) or .png (original, counterexample and "
+        "amplified difference side by side).",
+    ] = None
 
 
 @dataclass(frozen=True)
 class AnswerOutputs(Outputs):
     """The files that a command about one decision writes."""
 
-    results: ResultsOption = None
+    results: Annotated[
+        Path | None,
+        "Add the answer to a results file (.sqlite) for `bnncert report`; it is created if it "
+        "does not exist, and an older answer to the same question is replaced.",
+    ] = None
 
 
 IndexOption = Annotated[int | None, "Which point of a batch or folder."]
@@ -244,7 +221,9 @@ IndexOption = Annotated[int | None, "Which point of a batch or folder."]
 class PointOptions:
     """A point, which is given as an argument or as --input, and its true class."""
 
-    place: InputArgument = None
+    place: Annotated[
+        str | None, point_argument("input", "Point or image folder, instead of --input.")
+    ] = None
     input_: Annotated[
         str | None,
         point_option(
@@ -345,7 +324,9 @@ class MethodOptions:
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
     memory: MemoryOption = 4.0
-    processes: ProcessesOption = 0
+    processes: Annotated[
+        int, "Processes that search together (default: 0, one for each core, at most eight)."
+    ] = 0
 
     def options(self) -> Options:
         """Check the ranges, so that a wrong value is refused by the name of its flag."""
@@ -360,7 +341,13 @@ class MethodOptions:
 class SharedMethodOptions(MethodOptions):
     """The settings of commands whose search can be shared by the workers of a scheduler."""
 
-    cluster: SchedulerOption = None
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            help="Address of a Dask scheduler whose workers share the search over sign patterns.",
+        ),
+    ] = None
     solver: Annotated[
         SolverName | None,
         "Back end of sdp and the sdp-* methods: structured (default where it fits), "
@@ -368,7 +355,7 @@ class SharedMethodOptions(MethodOptions):
     ] = None
 
     @contextmanager
-    def connected(self, console: PlainConsole) -> Iterator[Options]:
+    def connected(self, say: Callable[[str], None]) -> Iterator[Options]:
         """Give the options, with the workers of the scheduler if one is named.
 
         The search also runs in this process, so workers may join later.
@@ -382,7 +369,7 @@ class SharedMethodOptions(MethodOptions):
         with connected(self.cluster) as cluster:
             if not cluster.threads():
                 line = f"note: {self.cluster} has no workers yet; the search begins without them"
-                console.say(line)
+                say(line)
             yield replace(options, cluster=cluster)
 
 

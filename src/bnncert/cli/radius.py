@@ -135,7 +135,7 @@ def radius(
         how.pop("certificate", None)
         return radius_api(question.network, question.region, question.label, tolerance=gap, **how)
 
-    with settings.connected(consoles.watching) as options:
+    with settings.connected(consoles.watching.say) as options:
         if points.is_folder:
             about = {**network_tree(points.network), **how, "ties": ties}
             limit = finite_limit(settings.timeout)

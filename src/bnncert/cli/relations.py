@@ -213,7 +213,7 @@ class _RelationCommand:
     def answer(self, title: str, ask: Callable[..., RelationResult]) -> None:
         """Ask, and print and write the answer."""
         settings = self.settings
-        with settings.connected(self.view.consoles.watching) as options:
+        with settings.connected(self.view.consoles.watching.say) as options:
             asked = partial(ask, method=settings.method, options=options)
             self.view.ask(self.ctx, f"{self.model.name}, {title}", settings.timeout, asked)
 

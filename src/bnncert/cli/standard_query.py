@@ -67,7 +67,7 @@ def ask_standard(
     limit = finite_limit(settings.timeout)
     asked = Asked(settings.method, settings.options(), limit, is_real=arithmetic == "real")
     shown = _StandardView(consoles, outputs, about, asked, explain, networks, query, None)
-    with settings.connected(consoles.watching) as options:
+    with settings.connected(consoles.watching.say) as options:
         how: dict[str, Any] = {"arithmetic": arithmetic, "method": settings.method}
         question = partial(verify, models, query, options=options, **how)
         shown.ask(ctx, None, settings.timeout, question)

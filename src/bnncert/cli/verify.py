@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from bnncert.cli.answer_view import begin
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
-    ArithmeticOption,
     BallOptions,
     ExplainOption,
     ModelOptions,
@@ -59,7 +58,9 @@ def verify(
     scaling: ScalingOptions,
     ties: TiesOption = "violation",
     settings: SharedMethodOptions,
-    arithmetic: ArithmeticOption = "real",
+    arithmetic: Annotated[
+        Literal["real", "float32"], "float32: the verdict covers every float32 execution."
+    ] = "real",
     explain: ExplainOption = False,
     outputs: VerifyOutputs,
     printing: PrintOptions,
@@ -125,6 +126,6 @@ def verify(
     is_real = arithmetic == "real"
     asked = Asked(method, options, finite_limit(limit), question, ties=ties, is_real=is_real)
     shown = VerifyView(consoles, outputs, about, asked, explain, (network,), query, saved)
-    with settings.connected(consoles.watching) as options:
+    with settings.connected(consoles.watching.say) as options:
         keywords |= {"method": method, "options": options}
         shown.ask(ctx, opening, limit, partial(verify_api, *subject, **keywords))

@@ -94,9 +94,9 @@ def why_undecided(
 def stage_seconds(targets: Sequence[dict[str, Any]], total: float) -> dict[str, tuple[float, int]]:
     """Return the seconds and the number of targets of each stage.
 
-    Presolve runs once for all targets, and counts once.  Files of earlier versions state the whole
-    time of a stage for each of the targets that it works on at once.  If the sum exceeds the total,
-    such stages therefore count once, those first that then count less by the most.
+    Presolve runs once for all targets, and counts once.  Other stages that work on several targets
+    at once state their whole time for each of them.  If the sum exceeds the total, such stages
+    therefore count once, those first that then count less by the most.
     """
     found: dict[str, list[float]] = {}
     for tree in targets:
