@@ -12,9 +12,9 @@ from importlib.resources import files
 from pathlib import Path, PurePath
 
 from bnncert.model.formats.atomic import write_atomically
+from bnncert.report.other_answers import other_sections, section_id
 from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts
 from bnncert.report.page.details import collect_details
-from bnncert.report.page.other_sections import other_sections, section_id
 from bnncert.report.page.outcomes import first_sentences, lead_section, outcome_chart, outcome_table
 from bnncert.report.page.svg import Chart, wide_table
 from bnncert.report.page.table_data import packed, table_columns
