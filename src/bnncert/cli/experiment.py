@@ -67,9 +67,8 @@ def experiment(
     dry_run: Annotated[bool, "Print the plan and its size."] = False,
     at_work: PlaceOptions,
     changes: ChangeOptions,
-    certificates: Annotated[
-        Path | None,
-        typer.Option("--certificate", help="Folder of the certificates (default: beside --out)."),
+    certificate: Annotated[
+        Path | None, "Folder of the certificates (default: beside --out)."
     ] = None,
     printing: PrintOptions,
 ) -> None:
@@ -83,14 +82,14 @@ def experiment(
     target = Path(f"{path.stem}.sqlite") if out is None else out
     refuse_unwritable(target)
     configuration = _configuration(path, changes)
-    if certificates is not None and not any(p.certificates for p in configuration.parts):
+    if certificate is not None and not any(p.certificates for p in configuration.parts):
         raise InputError(f"--certificate is not used: no part of {path} has `certificates: true`")
     refuse_clashes((target,), (path, *configuration.files))
     plan = plan_experiment(configuration)
     if dry_run:
         _show_plan(plan, target, place.workers)
     else:
-        _run(plan, target, place, certificates, consoles)
+        _run(plan, target, place, certificate, consoles)
 
 
 def _configuration(path: Path, changes: ChangeOptions) -> Configuration:

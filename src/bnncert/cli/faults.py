@@ -49,10 +49,7 @@ class FaultOptions:
         "Only this layer, from 1; the output comes after the hidden layers. Can be "
         "repeated (default: all layers, and faults anywhere).",
     ] = None
-    most: Annotated[
-        int | None,
-        typer.Option("--max", help="No more faults than these are looked at."),
-    ] = None
+    max_: Annotated[int | None, "No more faults than these are looked at."] = None
     question_timeout: Annotated[float, "Seconds for one verification, at most."] = QUESTION_SECONDS
 
 
@@ -85,7 +82,7 @@ def faults(
         several="faults are looked at for one point",
     )
     consoles.details.notes(question.notes)
-    asked = {"ties": ties, "layers": chosen.layer, "most": chosen.most}
+    asked = {"ties": ties, "layers": chosen.layer, "most": chosen.max_}
     about = partial(question.about, ties=ties, method=settings.method, seed=settings.seed)
     _FaultsView(consoles, outputs, about, "faults", question, question.ball_text, asked).ask(
         ctx,
@@ -97,7 +94,7 @@ def faults(
             rivals=question.rivals,
             ties=ties,
             layers=chosen.layer or None,
-            limit=chosen.most,
+            limit=chosen.max_,
             method=settings.method,
             question_timeout=chosen.question_timeout,
             options=options,

@@ -141,9 +141,7 @@ GridOption = Annotated[
     "Only inputs at multiples of a step from the lower end of the data box (of the "
     "network, else of --clip) count: 1px for integer pixels, or a step in input units.",
 ]
-CertificatesOption = Annotated[
-    Path | None, typer.Option("--certificate", help="Folder for a certificate of every verdict.")
-]
+CertificatesOption = Annotated[Path | None, "Folder for a certificate of every verdict."]
 
 
 @dataclass(frozen=True)

@@ -38,19 +38,13 @@ if TYPE_CHECKING:
     from bnncert.regions.radii import RadiusUnit
     from bnncert.report.picture import CounterexampleFile
 
-#: Files that only `--exact` uses.
-EXACT_FILES = ("certificate", "save_counterexample", "resume")
-
 
 @dataclass(frozen=True)
 class SearchOptions:
     """Where the search for the radius ends."""
 
-    maximum: Annotated[
-        str | None,
-        typer.Option(
-            "--max", help="Largest radius of interest, also as in 3px; radii are shown in its unit."
-        ),
+    max_: Annotated[
+        str | None, "Largest radius of interest, also as in 3px; radii are shown in its unit."
     ] = None
     tolerance: Annotated[
         str | None, "Gap to end at, also as in 0.1px (default: 1 % of the falsified radius)."
@@ -71,8 +65,8 @@ class SearchOptions:
         from bnncert.cli.command_question import radius_option
 
         about, limit, gap = (points.network, points.balls.norm, clip), None, None
-        if self.maximum is not None:
-            limit, unit = radius_option(self.maximum, *about, name="max")
+        if self.max_ is not None:
+            limit, unit = radius_option(self.max_, *about, name="max")
             points = replace(points, unit=unit)
         if self.tolerance is not None:
             gap, _ = radius_option(self.tolerance, *about, name="tolerance")
@@ -169,7 +163,8 @@ def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOpti
     from bnncert.regions import SHAPES
 
     refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})
-    refuse_without(ctx, "exact", ("grid", "within", *EXACT_FILES))
+    files = ("certificate", "save_counterexample", "resume")
+    refuse_without(ctx, "exact", ("grid", "within", *files))
     if point.norm in SHAPES:
         for flag, given in (("--exact", search.exact), ("--tolerance", search.tolerance)):
             if given:

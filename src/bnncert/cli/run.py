@@ -89,7 +89,7 @@ class AnsweringOptions:
     seed: SeedOption = 0
     sign_zero: SignZeroOption = None
     memory: MemoryOption = 4.0
-    certificates: CertificatesOption = None
+    certificate: CertificatesOption = None
 
 
 @grouped
@@ -117,7 +117,7 @@ def run(
         # A single worker needs no process of its own.
         place = replace(place, workers=0)
     refuse_unwritable(out, read=(*source.files, points.data, points.labels))
-    folder = answering.certificates
+    folder = answering.certificate
     if folder is not None:
         make_folder(folder)
     plan_with, seconds = _planner(source, points, scaling, answering), answering.timeout
@@ -194,7 +194,7 @@ def _planner(
             selection=selection,
             clip=clip,
             settings=replace(settings, timeout=finite_limit(seconds)),
-            certificates=answering.certificates is not None,
+            certificates=answering.certificate is not None,
             points=source_of_points,
         )
 

@@ -31,7 +31,7 @@ def vnncomp(
         float | None, "Seconds for each instance (default: those of the file)."
     ] = None,
     method: MethodOption = "auto",
-    certificates: CertificatesOption = None,
+    certificate: CertificatesOption = None,
     only: Annotated[str, "Only queries with this text in their name."] = "",
     again: Annotated[bool, typer.Option("--force", help="Answer all instances again.")] = False,
     memory: MemoryOption = 4.0,
@@ -44,13 +44,13 @@ def vnncomp(
 
     refuse_unread(ctx, method)
     consoles = Consoles.of(ctx, printing, width=140)
-    settings = CategorySettings(method, memory, certificates)
+    settings = CategorySettings(method, memory, certificate)
     chosen = [i for i in read_instances(instances, timeout) if only in Path(i.vnnlib).name]
     if not chosen:
         raise InputError(f"{instances}: no query with {only!r} in its name")
     written = [out / "results.csv", *(out / i.name for i in chosen)]
-    if certificates is not None:
-        written += [certificate_path(certificates, i.name) for i in chosen]
+    if certificate is not None:
+        written += [certificate_path(certificate, i.name) for i in chosen]
     refuse_clashes(written, [instances, *(p for i in chosen for p in i.files)])
     _run(chosen, out, settings, again, consoles)
 
