@@ -118,7 +118,7 @@ def explain(
     view = _ExplanationView(
         consoles, outputs, about, "explain", question, values.text, {"ties": ties}, picture
     )
-    view.ask(ctx, f"{source.model.name}, {title}", settings.timeout, ask)
+    view.ask(ctx, title, settings.timeout, ask)
 
 
 def _read(

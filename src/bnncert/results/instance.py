@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ import numpy.typing as npt
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import REGISTRY, Options, Progress
-from bnncert.engine.relaxations.linear import Form
 from bnncert.engine.verdict import Result
 from bnncert.errors import InputError, failure_text
 from bnncert.model.formats.atomic import folder_for
@@ -41,6 +40,10 @@ from bnncert.regions import (
 )
 from bnncert.regions.radii import GRIDLESS, VALUED, Radius, is_union
 from bnncert.results.rows import InstanceKey, LabelSource, Question, Row
+
+if TYPE_CHECKING:
+    # Importing the linear relaxation takes longer than a small question.
+    from bnncert.engine.relaxations.linear import Form
 
 #: Norms that leave some inputs as they are.  A model reads its pixels as float32 numbers, and
 #: unchanged pixels have exactly these values.

@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -26,6 +25,9 @@ from bnncert.model.formats.file_content import parse_json
 from bnncert.model.network import Network
 from bnncert.regions import ChangeNorm
 from bnncert.version import __version__
+
+if TYPE_CHECKING:
+    import sqlite3
 
 #: The answer of a verification, or "misclassified" if the input itself has another class than its
 #: label.
@@ -354,6 +356,8 @@ def stated_version(connection: sqlite3.Connection, tables: set[str]) -> str | No
     """Return the version that a file with these tables states; None if it is another file."""
     if not {"meta", "results"} <= tables:
         return None
+    import sqlite3
+
     try:
         meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
     except sqlite3.OperationalError:
