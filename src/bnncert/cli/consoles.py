@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import typer
 from rich.console import Console, RenderableType
@@ -86,12 +87,6 @@ class Consoles:
         verbose = options.verbose or bool(program.get("verbose"))
         if quiet and verbose:
             raise InputError("--quiet and --verbose contradict each other; give one")
-        watching = PlainConsole(stderr=True, quiet=quiet)
-        if width is None:
-            answer = PlainConsole(stderr=stderr)
-            return Consoles(
-                answer, PlainConsole(stderr=stderr, quiet=quiet), watching, quiet, verbose
-            )
-        return Consoles(
-            wide_console(width), wide_console(width, quiet=quiet), watching, quiet, verbose
-        )
+        make = PlainConsole if width is None else partial(wide_console, width)
+        answer, details = make(stderr=stderr), make(stderr=stderr, quiet=quiet)
+        return Consoles(answer, details, PlainConsole(stderr=True, quiet=quiet), quiet, verbose)

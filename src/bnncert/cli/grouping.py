@@ -34,6 +34,13 @@ def flag_of(name: str) -> str:
     return "--" + name.strip("_").replace("_", "-")
 
 
+def value_source(ctx: Any, name: str) -> str:
+    """Return where typer found a parameter: COMMANDLINE, ENVIRONMENT, DEFAULT_MAP or DEFAULT."""
+    source = ctx.get_parameter_source(name)
+    # Its name, because versions of typer have enumerations of their own.
+    return "" if source is None else str(source.name)
+
+
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """Return the command with the fields of its dataclass parameters as parameters of their own.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from bnncert.cli.grouping import value_source
 from bnncert.errors import InputError
 
 #: Parameters of the commands that set the field of `Options` of the same name, except the seed: a
@@ -28,14 +29,9 @@ BALL_PARAMETERS = (
 
 def given_options(ctx: typer.Context) -> dict[str, str]:
     """Find the flags that the user gave, and not a default, by the name of the parameter."""
-    found = {}
-    for parameter in ctx.command.params:
-        name = parameter.name or ""
-        source = ctx.get_parameter_source(name)
-        # Compared by name, because versions of typer have enumerations of their own.
-        if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
-            found[name] = parameter.opts[0]
-    return found
+    flags = {parameter.name or "": parameter.opts[0] for parameter in ctx.command.params}
+    chosen = ("COMMANDLINE", "ENVIRONMENT")
+    return {name: flag for name, flag in flags.items() if value_source(ctx, name) in chosen}
 
 
 def refuse_unread(ctx: typer.Context, method: str) -> None:

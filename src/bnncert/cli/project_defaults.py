@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bnncert.cli.catalogue import ENTRIES
-from bnncert.cli.grouping import flag_of
+from bnncert.cli.grouping import flag_of, value_source
 from bnncert.cli.help_topics import TOPICS
 from bnncert.errors import FormatError, InputError
 
@@ -70,9 +70,7 @@ class ProjectDefaults:
         """
         flag, _, rest = str(error).partition(" ")
         for parameter in ctx.command.params:
-            source = ctx.get_parameter_source(parameter.name)
-            # Compared by name, because versions of typer have enumerations of their own.
-            if flag in parameter.opts and source is not None and source.name == "DEFAULT_MAP":
+            if flag in parameter.opts and value_source(ctx, parameter.name) == "DEFAULT_MAP":
                 return InputError(f"{self.path}: {flag[2:]} {rest}")
         return error
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from bnncert.cli.grouping import value_source
 from bnncert.deadline import Deadline
 
 #: The start of the process on systems that do not report it: the time of this import.
@@ -57,9 +58,7 @@ def limit_text(ctx: typer.Context, timeout: float, of: str = "") -> str:
 
 def is_default(ctx: typer.Context, name: str) -> bool:
     """Whether nobody chose the value of a parameter."""
-    source = ctx.get_parameter_source(name)
-    # Compared by name, because versions of typer have enumerations of their own.
-    return source is not None and source.name == "DEFAULT"
+    return value_source(ctx, name) == "DEFAULT"
 
 
 def remaining(limit: float) -> float | None:

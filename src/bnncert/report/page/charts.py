@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from bnncert.engine.answer import lower_text, upper_text
-from bnncert.report.page import svg
 from bnncert.report.page.svg import (
+    LEFT,
+    RIGHT,
     STYLES,
+    WIDTH,
     Axis,
     AxisScale,
     Chart,
@@ -210,7 +212,7 @@ def gap_charts(panel: Panel, found: Sequence[Gap]) -> list[Chart]:
     ]
     low, high = min((*values, 0.0)), max((*values, 0.0))
     room = 0.04 * (high - low) or 1.0
-    y = Axis(svg.y_scale(low - room, high + room), "bound of the margin")
+    y = Axis(y_scale(low - room, high + room), "bound of the margin")
     return [_gap_chart(panel, gap, y) for gap in found]
 
 
@@ -231,13 +233,13 @@ def _gap_chart(panel: Panel, gap: Gap, y: Axis) -> Chart:
         return Chart(title, left_out=reason)
     count = len(gap.images)
     x = Axis(
-        svg.x_scale(1, count, room=6),
+        x_scale(1, count, room=6),
         f"instances, sorted by the bound of {gap.sorted_by}",
         whole=True,
     )
-    parts = svg.axes(x, y)
+    parts = axes(x, y)
     zero = f"{y.scale(0):.1f}"
-    parts.append(f'<path class="zero" d="M{svg.LEFT},{zero}H{svg.WIDTH - svg.RIGHT}"/>')
+    parts.append(f'<path class="zero" d="M{LEFT},{zero}H{WIDTH - RIGHT}"/>')
     keys = []
     numbers = series_numbers(panel)
     if any(v is not None for v in gap.upper):
@@ -254,10 +256,10 @@ def _gap_chart(panel: Panel, gap: Gap, y: Axis) -> Chart:
         f"{escape(one.other)} (mean of {one.instances})</li>"
         for one in gap.improvements
     )
-    after = svg.legend(keys) + (f'<ul class="gains">{gains}</ul>' if gains else "")
+    after = legend(keys) + (f'<ul class="gains">{gains}</ul>' if gains else "")
     if gap.question == "verify":
         after += "<p class=hint>From verify, which stops improving once the sign is known.</p>"
-    return Chart(title, svg.figure("gap", title, words, parts, after))
+    return Chart(title, figure("gap", title, words, parts, after))
 
 
 def _place(name: str) -> int:
@@ -277,7 +279,7 @@ def _curves(
             for k, v in (run[place] for place in spread(len(run)))
         ]
         style = "ub" if series is None else ""
-        found.append(svg.curve(series, vertices, style, markers=len(values) <= MOST_MARKERS))
+        found.append(curve(series, vertices, style, markers=len(values) <= MOST_MARKERS))
     return found
 
 
