@@ -35,43 +35,19 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
     "Output": (
         *("--out", "--results", "--json", "--certificate", "--witness", "--checkpoint"),
-        *(
-            "--save-counterexample",
-            "--picture",
-            "--thresholds",
-            "--resume",
-            "--force",
-            "--dry-run",
-            "--csv",
-        ),
-        *("--latex", "--explain", "--quiet", "--verbose", "--help", "--help-all"),
+        *("--save-counterexample", "--picture", "--thresholds", "--resume", "--force", "--dry-run"),
+        *("--csv", "--latex", "--explain", "--quiet", "--verbose", "--help", "--help-all"),
     ),
 }
 
 #: Options for experts, which only `--help-all` shows.
 EXPERT = frozenset(
-    {
-        *(
-            "--layers",
-            "--within",
-            "--value",
-            "--normalise",
-            "--sign-zero",
-            "--arithmetic",
-            "--seed",
-        ),
-        *("--coupling", "--solver", "--sparsity", "--form", "--samples"),
-        *("--confidence", "--question-timeout", "--memory-limit", "--processes", "--scheduler"),
-        *(
-            "--witness",
-            "--resume",
-            "--patience",
-            "--stride",
-            "--checkpoint",
-            "--tolerance",
-            "--layer",
-        ),
-    }
+    (
+        *("--layers", "--within", "--value", "--normalise", "--sign-zero", "--arithmetic"),
+        *("--seed", "--coupling", "--solver", "--sparsity", "--form", "--samples", "--confidence"),
+        *("--question-timeout", "--memory-limit", "--processes", "--scheduler", "--witness"),
+        *("--resume", "--patience", "--stride", "--checkpoint", "--tolerance", "--layer"),
+    )
 )
 
 #: Where a context keeps whether the options for experts are shown.
