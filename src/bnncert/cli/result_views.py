@@ -29,6 +29,11 @@ class VerifyOutputs(CounterexampleOutputs):
 
     witness: Annotated[Path | None, "Write the answer in VNN-COMP's result format."] = None
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files that are named, the witness first: messages are about the second of two."""
+        return dict(sorted(super().files.items(), key=lambda file: file[0] != "--witness"))
+
 
 def replayable(networks: tuple[Network, ...], query: Specification, result: Result) -> Result:
     """Return the answer for a result file, whose readers compare it with the model's own outputs.
