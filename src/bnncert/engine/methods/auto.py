@@ -1,13 +1,19 @@
 r"""The default: every method works on what is still open, in slices of time.
 
-The next slice goes to the engine i with the smallest
+The next slice goes to the engine for which  price(seconds used so far + next slice)  is the least,
 
-    (seconds used so far + next slice) / weight,
+    price(t) = t                     for t <= EQUAL,
+    price(t) = EQUAL + (t - EQUAL) / weight   else,
 
-and every slice of an engine is twice as long as its last one.  First slices are the engines' own
-estimates of a first useful step, so what is cheap comes first, whatever the network.  Weights come
-from one table by the shape of the problem.  An engine with weight w of W in all has decided after
-at most about 2 W / w times the seconds that it needs alone, whichever engine that is.
+and every slice of an engine is GROWTH times as long as its last one.  First slices are the engines'
+own estimates of a first useful step, so what is cheap comes first, whatever the network.  Weights
+come from one table by the shape of the problem.  They say which engine is worth long work: what
+takes at most EQUAL seconds is tried in turn with equal shares, because a tenth of a second of a
+better engine is worth more than any guess about the shape.
+
+Whichever engine is the best: if it needs t <= EQUAL seconds alone, each other engine works for at
+most about GROWTH t before it has decided.  If it needs more and has the weight w of W in all, all
+together work for about GROWTH (t - EQUAL) W / w after their equal shares.
 """
 
 from __future__ import annotations
@@ -59,7 +65,10 @@ WEIGHTS: dict[str, dict[str, float]] = {
 }
 OTHERWISE = 0.5
 
-#: The share of its weight that an attack has which is far from all rivals and does not improve.
+#: Seconds for which all engines have equal shares, and how many times longer the next slice is.
+EQUAL, GROWTH = 0.1, 1.5
+
+#: The share of the time of others that an attack has which is far from all rivals and does not improve.
 STALLED = 0.3
 
 #: Open first-layer signs up to which they are few, and weights from which on a network is large.
@@ -98,9 +107,10 @@ def rotate(question: OpenQuestion, engines: Iterable[Engine], weights: dict[str,
     slices = {engine: engine.first_slice() for engine in used}
 
     def turn(engine: Engine) -> tuple[bool, float]:
-        weight = weights.get(engine.method.name, OTHERWISE) * (STALLED if engine.stalled else 1.0)
         comes_last = engine.trusts_solver and question.context.tracing
-        return comes_last, (used[engine] + slices[engine]) / weight
+        weight = weights.get(engine.method.name, OTHERWISE)
+        seconds = (used[engine] + slices[engine]) / (STALLED if engine.stalled else 1.0)
+        return comes_last, min(seconds, EQUAL) + max(0.0, seconds - EQUAL) / weight
 
     deadline = question.context.deadline
     while not question.is_over and not deadline.passed() and not all(e.is_endless for e in used):
@@ -108,7 +118,7 @@ def rotate(question: OpenQuestion, engines: Iterable[Engine], weights: dict[str,
         since = deadline.elapsed()
         goes_on = engine.work(deadline.within(slices[engine]))
         used[engine] += deadline.elapsed() - since
-        slices[engine] *= 2
+        slices[engine] *= GROWTH
         if not goes_on:
             del used[engine]
 

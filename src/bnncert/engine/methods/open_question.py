@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 #: first-layer neurons and input that both read; for each pair of a budget, where most conflict.
 PRESOLVE, PER_NEURON, PER_PAIR, PER_CONFLICT = 2e-3, 2e-5, 2e-9, 2e-5
 
-#: Seconds of a relaxation for the cube of its number of unknowns, and the largest estimate.
-CUBE, MOST = 1e-9, 10.0
+#: Seconds of a relaxation: in any case, for the cube of its number of unknowns, and at most.
+RELAXATION, CUBE, MOST = 0.03, 1e-9, 10.0
 
 
 class OpenQuestion:
@@ -96,7 +96,7 @@ class OpenQuestion:
     @property
     def relaxation_seconds(self) -> float:
         """About the seconds of one relaxation."""
-        return min(CUBE * self.unknowns**3, MOST)
+        return min(RELAXATION + CUBE * self.unknowns**3, MOST)
 
     def presolved(self) -> Presolved | None:
         """Presolve at the first call; None if the time limit ends it, or if it decides.

@@ -8,6 +8,8 @@ PATIENCE steps without an improvement.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bnncert.arrays import BoolArray, IntArray, SignArray
@@ -45,16 +47,20 @@ class FlipDescent:
         self._generator = np.random.default_rng(seed)
         self._tried: set[bytes] = set()
         self._starts = 0
+        #: The steps of the present start, which the end of a slice of time interrupts.
+        self._steps_left: Iterator[bool] | None = None
 
     def run(self, deadline: Deadline, starts: int) -> bool:
         """Search from at most `starts` patterns; True if a counterexample was found."""
         if not self.circuit.inputs:
             return False
         for _ in range(starts):
-            if deadline.passed():
-                return False
-            if self._descend(self._start(), deadline):
-                return True
+            walk = self._steps_left or self._descend(self._start())
+            self._steps_left = walk
+            for found in walk:
+                if found or deadline.passed():
+                    return found
+            self._steps_left = None
         return False
 
     def _start(self) -> SignArray:
@@ -73,15 +79,16 @@ class FlipDescent:
                 left -= float(self.budget.cost[i])
         return pattern
 
-    def _descend(self, pattern: SignArray, deadline: Deadline) -> bool:
+    def _descend(self, pattern: SignArray) -> Iterator[bool]:
+        """Yield after each step whether a counterexample was found."""
         lowest, since = np.inf, 0
         forbidden = np.zeros(pattern.size, dtype=np.int64)
         for step in range(10 * PATIENCE + pattern.size):
-            if deadline.passed() or since > PATIENCE:
-                return False
+            if since > PATIENCE:
+                return
             steps = self._steps(pattern, forbidden > step)
             if not steps.shape[0]:
-                return False
+                return
             rows = np.arange(steps.shape[0])
             neighbours = np.repeat(pattern[None, :], steps.shape[0], axis=0)
             neighbours[rows, steps[:, 0]] *= -1
@@ -93,7 +100,7 @@ class FlipDescent:
             reached = values <= 0
             for k in np.flatnonzero(reached.any(axis=1))[:4].tolist():
                 if self._reaches(neighbours[k], reached[k]):
-                    return True
+                    yield True
             # The closest target decides; the others break ties between equal steps.
             value = values.min(axis=1, initial=np.inf) + 1e-3 * values.mean(axis=1)
             best = int(np.argmin(value))
@@ -102,7 +109,7 @@ class FlipDescent:
             forbidden[moved] = step + 1 + self._generator.integers(*TABU, moved.size)
             since = 0 if value[best] < lowest else since + 1
             lowest = min(lowest, float(value[best]))
-        return False
+            yield False
 
     def _steps(self, pattern: SignArray, forbidden: BoolArray) -> IntArray:
         """Return the flips that are allowed now: one or two variables, -1 for none.
