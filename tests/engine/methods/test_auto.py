@@ -157,6 +157,22 @@ def test_the_loop_keeps_its_guarantee_whichever_engine_is_the_best(
     assert clock.now - started <= bound + 1e-9
 
 
+@pytest.mark.parametrize("best", [0, 1, 2])
+@pytest.mark.parametrize("needs", [0.01, 0.03, 0.06])
+def test_no_weight_delays_what_takes_little_time(
+    best: int, needs: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, question = Clock(monkeypatch), open_question()
+    kinds = (FirstTimed, SecondTimed, ThirdTimed)
+    limits = [needs if k == best else math.inf for k in range(3)]
+    engines = [kind(question, clock, 0.002, limits[k]) for k, kind in enumerate(kinds)]
+    table = {kind.method.name: 100.0 if k != best else 0.1 for k, kind in enumerate(kinds)}
+    started = clock.now
+    rotate(question, engines, table)
+    assert question.is_over
+    assert clock.now - started <= needs + 2 * (auto.GROWTH * needs + 0.002) + 1e-9
+
+
 def test_an_engine_without_proofs_comes_last_if_a_certificate_is_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -237,13 +237,14 @@ class Attack:
         """Whether the search is far from all open targets and does not improve.
 
         For the target with the lowest value: this value is above a quarter of the value at the
-        centre, and since it was found as many steps were made as before, in total at least a round.
+        centre, and since it was found as many steps were made as before, in total at least half a
+        round.
         """
         if not self._active.size:
             return True
         closest = self._active[int(np.argmin(self._best[self._active]))]
         is_far = bool(self._best[closest] > CLOSE * self._at_centre[closest])
-        enough = max(self._context.options.iterations, 2 * int(self._improved[closest]))
+        enough = max(self._context.options.iterations // 2, 2 * int(self._improved[closest]))
         return is_far and self.steps >= enough
 
     def run(self, deadline: Deadline, rounds: int | None = None) -> bool:

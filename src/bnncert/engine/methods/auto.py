@@ -11,9 +11,9 @@ come from one table by the shape of the problem.  They say which engine is worth
 takes at most EQUAL seconds is tried in turn with equal shares, because a tenth of a second of a
 better engine is worth more than any guess about the shape.
 
-Whichever engine is the best: if it needs t <= EQUAL seconds alone, each other engine works for at
-most about GROWTH t before it has decided.  If it needs more and has the weight w of W in all, all
-together work for about GROWTH (t - EQUAL) W / w after their equal shares.
+Whichever engine is the best: if it alone needs t <= EQUAL / GROWTH seconds, each other engine works
+for at most GROWTH t and a first slice until then.  If it needs more and has the weight w of W in
+all, all together work for about GROWTH t W / w after their equal shares.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ WEIGHTS: dict[str, dict[str, float]] = {
     "deep": {"propagation": 8.0, "attack": 4.0, "learning": 1.0},
     # Two sign layers whose neurons read few open signs each.
     "local": {"elimination": 4.0, "bab": 3.0, "attack": 2.0},
-    "dense": {"bab": 8.0, "attack": 2.0, "propagation": 1.0},
+    "dense": {"bab": 6.0, "attack": 2.0, "propagation": 2.0, "learning": 1.0},
 }
 OTHERWISE = 0.5
 
 #: Seconds for which all engines have equal shares, and how many times longer the next slice is.
 EQUAL, GROWTH = 0.1, 1.5
 
-#: The share of the time of others that an attack has which is far from all rivals and does not improve.
+#: The share of time that an attack has which is far from all rivals and does not improve.
 STALLED = 0.3
 
 #: Open first-layer signs up to which they are few, and weights from which on a network is large.

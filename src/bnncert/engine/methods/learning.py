@@ -50,7 +50,7 @@ NO_MEMORY = "the learned clauses need more memory"
 CLAUSE_ROOM, LITERAL_ROOM = 2**14, 2**19
 
 #: Conflicts between two looks at the clock, at most.
-CONFLICTS_AT_ONCE = 256
+CONFLICTS_AT_ONCE = 64
 
 #: The compiled loops of this process.
 LOOPS = Compilation()
@@ -95,8 +95,11 @@ class LearningEngine(JointWork):
         """Return the state of the solver without clauses."""
         encoding = self.encoding
         phase = np.zeros(encoding.variables, dtype=np.int64)
-        signs = self.problem.network.layers[0].exact_signs(self.problem.region.center)
-        for number, layer in enumerate(self.problem.network.layers):
+        layers = self.problem.network.layers
+        # Only the first guess of each sign: rounding errors do not matter, and rationals take long.
+        sums = layers[0].operator().forward(self.problem.region.center[None, :])[0]
+        signs = np.where(sums + layers[0].enclosure[0] < 0, -1, 1)
+        for number, layer in enumerate(layers):
             if number:
                 signs = layer.exact_signs(np.where(signs < 0, -1, 1).astype(np.int8))
             own = np.flatnonzero(encoding.layer == number)
@@ -386,8 +389,9 @@ class LearningMethod(Method):
         return tuple(known[t.name] for t in problem.targets)
 
 
-#: Seconds of loading the compiled loops, and of encoding a weight.
-LOAD, ENCODE = 0.4, 2.5e-7
+#: Seconds of loading the compiled loops, of a start and some hundred conflicts, and of
+#: encoding a weight.
+LOAD, START, ENCODE = 0.4, 8e-3, 2.5e-7
 
 
 class ClausesEngine(JointEngine):
@@ -402,7 +406,7 @@ class ClausesEngine(JointEngine):
 
     def first_slice(self) -> float:
         """Count the encoding, some hundred conflicts, and loading the compiled loops."""
-        return 2 * STEP + self._encoding + (0.0 if LOOPS.wait(0.0) else LOAD)
+        return STEP + START + self._encoding + (0.0 if LOOPS.wait(0.0) else LOAD)
 
     @property
     def _encoding(self) -> float:

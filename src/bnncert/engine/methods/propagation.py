@@ -234,7 +234,7 @@ def _presolved(problem: Problem, context: Context) -> Presolved:
 
 
 #: Seconds of a pattern of first-layer signs, and the seconds after which a search may be useful.
-PATTERN, PATTERNS = 1e-6, 0.02
+PATTERN, PATTERNS = 1e-6, 5e-3
 
 
 @register

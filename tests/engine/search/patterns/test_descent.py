@@ -80,3 +80,23 @@ def test_a_pattern_that_reaches_a_target_is_found_if_there_is_one() -> None:
         statuses[found == exists] += 1
     # A local search may miss some.
     assert statuses[True] > 9 * statuses[False]
+
+
+def test_a_descent_goes_on_where_the_end_of_a_slice_interrupted_it() -> None:
+    rng, longer = np.random.default_rng(9), 0
+    for _ in range(30):
+        made = budgeted(rng)
+        if made is None:
+            continue
+        circuit, budget = made
+        whole = FlipDescent(circuit, budget, budget.home, always, 0)
+        sliced = FlipDescent(circuit, budget, budget.home, always, 0)
+        found = whole.run(Deadline(None), 3)
+        over = Deadline(1e-9, 0.0)
+        slices = 1
+        while not sliced.run(over, 1) and sliced._starts <= 3:
+            slices += 1
+        assert found == (sliced._starts <= 3)
+        assert not found or sliced._starts == whole._starts
+        longer += slices > sliced._starts
+    assert longer

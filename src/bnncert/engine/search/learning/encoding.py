@@ -173,16 +173,15 @@ def _goal(
     rest[used] = 0.0
     fixed = np.flatnonzero(rest)
     constant = Fraction(objective.constant) + objective.remainder - objective.exact_error
-    constant += sum(
-        (Fraction(c) * s for c, s in zip(rest[fixed].tolist(), state[fixed].tolist(), strict=True)),
-        Fraction(0),
-    )
-    coefficients = [Fraction(c) for c in objective.coefficients[used].tolist()]
-    scale = math.lcm(*(c.denominator for c in coefficients))
-    total = sum(map(abs, coefficients), Fraction(0))
-    exact = total * scale < MOST_SUM
-    factor = Fraction(scale) if exact else MOST_SUM / (2 * total)
-    whole = np.array([round(c * factor) for c in coefficients], dtype=np.int64)
+    numbers, unit = _integers(rest[fixed])
+    signed = sum(n * s for n, s in zip(numbers, state[fixed].tolist(), strict=True))
+    constant += Fraction(signed, unit)
+    numbers, scale = _integers(objective.coefficients[used])
+    total = sum(map(abs, numbers))
+    exact = total < MOST_SUM
+    factor = Fraction(scale) if exact else Fraction(MOST_SUM * scale, 2 * total)
+    units = numbers if exact else [round(n * factor / scale) for n in numbers]
+    whole = np.array(units, dtype=np.int64)
     # Rounding changes the sum by at most half a unit for each coefficient.
     lost = Fraction(0) if exact else Fraction(used.size, 2)
     most = -constant * factor + lost
@@ -194,6 +193,13 @@ def _goal(
     least = min(-((limit - int(sizes.sum())) // 2), int(sizes.sum()) + 1)
     row = _row(2 * goal + 1, literal(place[used], -whole), sizes, least)
     return row, exact and not objective.exact_error
+
+
+def _integers(values: FloatArray) -> tuple[list[int], int]:
+    """Return integers and their common denominator, a power of two: exactly the given floats."""
+    ratios = [value.as_integer_ratio() for value in values.tolist()]
+    unit = max((denominator for _, denominator in ratios), default=1)
+    return [numerator * (unit // denominator) for numerator, denominator in ratios], unit
 
 
 def _pairs(
