@@ -8,8 +8,9 @@
 Sets are those of `benchmarks.peer_questions`, or the families `eev`, `eev-trained`, `peers` and
 `all`.  Each answer is a row of FILE; what has its row is not asked again, so that an interrupted
 run goes on where it was.  Seconds are processor time on one core, in a process that has answered a
-question of the set before.  `--half` asks every second question of a set, so that settings can be
-chosen on one half.  `--beat` gives a method that comes after another one at most as long as that
+question of the set before; limits and slices of time are also measured by this clock, so that other
+work on the machine changes neither the answers nor what `auto` does next.  `--half` asks every
+second question of a set, so that settings can be chosen on one half.  `--beat` gives a method that comes after another one at most as long as that
 took: enough for the regret table, which compares `auto` with the best of all other methods.
 `--certificates` asks for a certificate of each robust answer, too, and checks it.  `--page` writes
 the table between the marks of a page, and `--chart` the chart beside it (matplotlib).
@@ -20,8 +21,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import bnncert
 from benchmarks.deep import ask, certified, warm_up
@@ -120,7 +124,12 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     """Ask, print the tables; 1 if an answer contradicts another or a certificate is rejected."""
-    arguments = parse()
+    with mock.patch("bnncert.deadline.time", SimpleNamespace(monotonic=time.process_time)):
+        return run(parse())
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do the work of `main`, whose deadlines are on the clock of the processor."""
     rows: list[Row] = []
     if arguments.rows.exists():
         rows = [Row(**json.loads(line)) for line in arguments.rows.read_text().splitlines()]
