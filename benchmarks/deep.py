@@ -220,6 +220,11 @@ def warm_up(asked_method: str) -> None:
             with suppress(bnncert.InputError):
                 ask(Question("", "", network, region, label, 1.0), method, 1)
     with suppress(ImportError):
+        from bnncert.deadline import Deadline
+        from bnncert.engine.methods.learning import is_ready
+
+        is_ready(Deadline(COMPILATION_SECONDS))
+    with suppress(ImportError):
         from bnncert.engine.search.patterns.enumeration import CELLS, ENUMERATION
 
         ENUMERATION.wait(COMPILATION_SECONDS)

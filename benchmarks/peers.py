@@ -10,8 +10,9 @@ Sets are those of `benchmarks.peer_questions`, or the families `eev`, `eev-train
 run goes on where it was.  Seconds are processor time on one core, in a process that has answered a
 question of the set before; limits and slices of time are also measured by this clock, so that other
 work on the machine changes neither the answers nor what `auto` does next.  `--half` asks every
-second question of a set, so that settings can be chosen on one half.  `--beat` gives a method that comes after another one at most as long as that
-took: enough for the regret table, which compares `auto` with the best of all other methods.
+second question of a set, so that settings can be chosen on one half.  `--beat` gives a method that
+comes after another one at most as long as that took: enough for the regret table, which compares
+`auto` with the best of all other methods.
 `--certificates` asks for a certificate of each robust answer, too, and checks it.  `--page` writes
 the table between the marks of a page, and `--chart` the chart beside it (matplotlib).
 """
