@@ -103,6 +103,5 @@ def last_signs(upper: Network, first: SignArray, tied: Integers) -> Iterator[Sig
 
 def is_violated(function: Function, signs: SignArray) -> bool:
     """Whether f <= 0 (f < 0 if ties are fine) is certain at signs of the last layer."""
-    weighted = (function.weights * signs.astype(object)).sum()
-    value = function.constant + Fraction(weighted, function.denominator)
+    value = function.at(signs)
     return value < -function.doubt if function.tie_is_fine else value <= -function.doubt

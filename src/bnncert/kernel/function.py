@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import gcd, lcm
+from math import ceil, floor, gcd, lcm
 
 import numpy as np
 import numpy.typing as npt
 
-from bnncert.arrays import FloatArray
+from bnncert.arrays import FloatArray, SignArray
 from bnncert.kernel.container import RejectedError
 from bnncert.model.network import Network
 
@@ -86,5 +86,19 @@ class Function:
         """Whether f >= bound (without its doubt) shows f > 0, or f >= 0 if ties are fine."""
         top, step = self.lattice
         # The smallest value of f that is not below the bound.
-        value = top - (top - bound) // step * step if step else top
+        return self.is_positive(top - (top - bound) // step * step if step else top)
+
+    def is_positive(self, value: Fraction) -> bool:
+        """Whether a value of f (without its doubt) shows f > 0, or f >= 0 if ties are fine."""
         return value >= self.doubt if self.tie_is_fine else value > self.doubt
+
+    def at(self, signs: SignArray) -> Fraction:
+        """Evaluate f, without its doubt, at signs of the last layer."""
+        weighted = (self.weights * signs.astype(object)).sum()
+        return self.constant + Fraction(weighted, self.denominator)
+
+    @property
+    def least_sum(self) -> int:
+        """The least sum of weights at which f is certainly positive, or not negative."""
+        limit = (self.doubt - self.constant) * self.denominator
+        return ceil(limit) if self.tie_is_fine else floor(limit) + 1

@@ -419,13 +419,7 @@ def _thresholds(function: Function) -> tuple[float, float]:
     if not step:
         return 0.0, 0.0
     # The largest value of f that is not positive.
-    k = -((-(top - function.doubt)) // step)
-    last = top - k * step
-    while last - function.doubt > 0 or (function.tie_is_fine and last - function.doubt == 0):
+    last = top + (function.doubt - top) // step * step
+    if function.is_positive(last):
         last -= step
-    while True:
-        up = last + step - function.doubt
-        if up > 0 or (function.tie_is_fine and up == 0):
-            break
-        last += step
     return float(last), float(last + step / 20)

@@ -19,9 +19,7 @@ from bnncert.kernel.rules.fault_losses import (
     largest_losses,
     largest_output_losses,
     last_signs_on,
-    sign_gains,
     sum_of_largest,
-    weight_gains,
 )
 from bnncert.kernel.rules.fault_questions import FaultScope, FaultSetting
 from bnncert.kernel.rules.weight_flips import (
@@ -35,6 +33,7 @@ from bnncert.kernel.rules.weight_flips import (
     with_raised_scores,
     with_wrong_signs,
 )
+from bnncert.questions.faults.fault_attack import sign_gains, weight_gains
 from tests.kernel.rules.plain_layers import derived_outcomes, in_units
 from tests.plain_network import PlainNetwork, flipped, is_other, random_plain, subsets
 from tests.questions.faults.oracle import least_faults, places

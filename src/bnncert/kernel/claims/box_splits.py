@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.kernel.budget import refuse_late
-from bnncert.kernel.claims.claim import least_sum
 from bnncert.kernel.container import RejectedError
 from bnncert.kernel.function import Function, scaled
 from bnncert.kernel.geometry import digits, dot
@@ -47,7 +46,7 @@ class SplitCheck:
         self._weights = np.stack([f.weights for f in functions])
         if max(int(np.abs(row).sum()) for row in self._weights) >= 2**MOST_BITS:
             raise RejectedError("the weights of the scores are too large for a box without a part")
-        self._least = np.array([least_sum(f) for f in functions], dtype=object)
+        self._least = np.array([f.least_sum for f in functions], dtype=object)
 
     def refuse_unproved(self, lo: FloatArray, hi: FloatArray) -> None:
         """Reject a box on which a function may not be positive."""

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from math import ceil, floor
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.kernel.container import REGION_ARRAYS, RejectedError, Section, UnreadableError
-from bnncert.kernel.function import Function
 from bnncert.kernel.space import (
     REGION_FIELDS,
     Space,
@@ -28,14 +26,7 @@ from bnncert.kernel.space import (
     read_space,
     refuse_wide,
 )
-from bnncert.kernel.statement import (
-    SIGN_OF_ZERO,
-    TIES,
-    ScoreFunction,
-    Statement,
-    classification,
-    read_property,
-)
+from bnncert.kernel.statement import SIGN_OF_ZERO, TIES, Statement, classification, read_property
 from bnncert.model.network import Network
 
 
@@ -176,7 +167,7 @@ class ClassifiedImage:
         #: The property as a statement has it, and in words.
         self.property = classification(*(found[k] for k in ("label", "rivals", "ties")))
         targets, self._words, self._ties = read_property(self.property, network)
-        self.functions = [_single(target).of(network) for target in targets]
+        self.functions = [target[0].of(network) for target in targets]
         self.image = section.floats("center", network.inputs)
         self.lower, self.upper = (
             section.floats(name, network.inputs) if name in section.arrays else None
@@ -212,21 +203,5 @@ class ClassifiedImage:
         """Reject last-layer signs at which a function is not certainly positive."""
         for last in lasts:
             for function in self.functions:
-                if weighted(function, last) < least_sum(function):
+                if not function.is_positive(function.at(last)):
                     raise RejectedError("an image of the claim may violate the property")
-
-
-def _single(target: list[ScoreFunction]) -> ScoreFunction:
-    (function,) = target
-    return function
-
-
-def weighted(function: Function, signs: SignArray) -> int:
-    """Return the weighted sum of signs, without constant and denominator."""
-    return int((function.weights * signs.astype(object)).sum())
-
-
-def least_sum(function: Function) -> int:
-    """Return the least weighted sum at which the function is certainly positive."""
-    limit = (function.doubt - function.constant) * function.denominator
-    return ceil(limit) if function.tie_is_fine else floor(limit) + 1

@@ -72,9 +72,8 @@ class CountedMargins:
         if any(sum(map(abs, f.weights.tolist())) >= 2**52 for f in self.functions):
             kind = object
         self.rows: Numbers = np.array([f.weights for f in self.functions]).astype(kind)
-        limits = [_limits(f) for f in self.functions]
-        self.safe = comparable([a for a, _ in limits], kind)
-        self.bad = comparable([b for _, b in limits], kind)
+        self.safe = comparable([f.least_sum for f in self.functions], kind)
+        self.bad = comparable([_largest_violation(f) for f in self.functions], kind)
 
     def verdicts(self, least: Numbers, most: Numbers) -> SignArray:
         """Return what is known of points with margins between two bounds."""
@@ -90,12 +89,10 @@ def comparable(limits: Sequence[int], kind: Any) -> Numbers:
     return np.array([max(-(2**52), min(2**52, v)) for v in limits], dtype=np.float64)
 
 
-def _limits(f: Function) -> tuple[int, int]:
-    """Return from which sum of weights on f is positive, and up to which one it is violated."""
-    safe, bad = (f.doubt - f.constant) * f.denominator, (-f.doubt - f.constant) * f.denominator
-    if f.tie_is_fine:
-        return ceil(safe), ceil(bad) - 1
-    return floor(safe) + 1, floor(bad)
+def _largest_violation(f: Function) -> int:
+    """Return the largest sum of weights at which f is certainly violated."""
+    limit = (-f.doubt - f.constant) * f.denominator
+    return ceil(limit) - 1 if f.tie_is_fine else floor(limit)
 
 
 class CountedNetwork:

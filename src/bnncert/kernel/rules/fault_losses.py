@@ -130,18 +130,6 @@ def _signed(coefficients: Gains, state: SignArray) -> Gains:
     return np.asarray(np.where(state == 0, np.abs(coefficients), known))
 
 
-def sign_gains(output: OutputLayer, pair: tuple[int, int], signs: SignArray) -> Gains:
-    """Return the loss of margin by another sign of each last-layer neuron, in units."""
-    first, second = (output.integers[0][k] for k in pair)
-    return np.asarray(2 * (first - second) * signs.astype(np.int64))
-
-
-def weight_gains(output: OutputLayer, pair: tuple[int, int], signs: SignArray) -> list[Gains]:
-    """Return the loss of margin by a flip of each weight in the rows of both classes, in units."""
-    rows = zip((2, -2), (output.integers[0][k] for k in pair), strict=True)
-    return [np.asarray(factor * row * signs.astype(np.int64)) for factor, row in rows]
-
-
 def sum_of_largest(gains: Gains, count: int) -> int:
     """Return the sum of the `count` largest gains that are positive."""
     found = np.sort(gains[gains > 0])[::-1][:count]

@@ -197,7 +197,7 @@ class FaultSetting:
         if number >= self.network.depth - 1:
             return FaultQuestion(self._lowered(scope, count))
         if proof == "flips":
-            return self._flips(scope, count)
+            return self._flips(self.network, scope, count)
         if proof == "own flips":
             return FaultQuestion(with_own_flips(self.network, number, count, self.lo, self.hi))
         wrong = min(count, 1) if scope.place == "neuron" else count
@@ -206,13 +206,11 @@ class FaultSetting:
     def is_computed(self, scope: FaultScope, count: int, ties: str) -> bool:
         """Whether all margins at the point exceed their losses by faults of the last layers."""
         assert self.at_point is not None
-        signs = self.at_point.signs[-1].astype(object)
+        signs = self.at_point.signs[-1]
         for rival, loss in self.losses(scope, count).items():
             scores = {self.label: Fraction(1), rival: Fraction(-1)}
             margin = Function.of(self.network, scores, Fraction(0), ties == "robust")
-            weighted = Fraction((margin.weights * signs).sum(), margin.denominator)
-            value = margin.constant + weighted - loss
-            if value < margin.doubt or (value == margin.doubt and not margin.tie_is_fine):
+            if not margin.is_positive(margin.at(signs) - loss):
                 return False
         return True
 
@@ -278,20 +276,14 @@ class FaultSetting:
                 network = with_own_flips(network, number, count, self.lo, self.hi)
         if proof != "flips" or not parts[first]:
             return FaultQuestion(network)
-        assert self.at_point is not None
-        mine = FaultScope(scope.kind, "layer", first)
-        home, cost = self.at_point.signs[first], self._costs(mine, parts[first])
-        return FaultQuestion(flip_network(network, first, home, cost), parts[first])
+        return self._flips(network, FaultScope(scope.kind, "layer", first), parts[first])
 
-    def _flips(self, scope: FaultScope, count: int) -> FaultQuestion:
+    def _flips(self, network: Network, scope: FaultScope, count: int) -> FaultQuestion:
+        """Return the question of the numbers of flips in the neurons of a layer."""
         assert self.at_point is not None
-        home, cost = self.at_point.signs[scope.number], self._costs(scope, count)
-        flips = min(count, 1) if scope.place == "neuron" else count
-        return FaultQuestion(flip_network(self.network, scope.number, home, cost), flips)
-
-    def _costs(self, scope: FaultScope, count: int) -> IntArray:
-        assert self.at_point is not None
-        return _priced(scope, self.at_point.costs(scope.number), count)
+        home, cost = self.at_point.signs[scope.number], self.at_point.costs(scope.number)
+        made = flip_network(network, scope.number, home, _priced(scope, cost, count))
+        return FaultQuestion(made, min(count, 1) if scope.place == "neuron" else count)
 
     def _lowered(self, scope: FaultScope, count: int, wide: Network | None = None) -> Network:
         """Return the network with margins lowered by faults in the last layer or the output.

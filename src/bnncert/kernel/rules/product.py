@@ -96,6 +96,9 @@ def product_network(
 ) -> Product:
     """Return the product of two networks.
 
+    Raises InputError if inputs do not fit, or if sign(0) may be either in one first layer but not
+    in the other.
+
     Parameters
     ----------
     columns
@@ -115,21 +118,6 @@ def product_network(
     enclosed_apart
         Whether a neuron with an enclosed threshold is never one with another (except its own copy):
         inside the enclosure, signs of neurons with equal enclosures may differ.
-
-    Raises
-    ------
-    InputError
-        If inputs do not fit, or if sign(0) may be either in one first layer but not in the other.
-
-    Examples
-    --------
-    >>> import bnncert
-    >>> from bnncert.kernel.rules.product import product_network
-    >>> a = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> b = bnncert.Network.from_arrays([[[1, -1], [1, 0]], [[1, 0], [0, 1]]], [[0, 0]] * 2)
-    >>> product = product_network(a, b)
-    >>> product.network.sizes, product.shared
-    ((2, 3, 4), (1,))
     """
     if (first.layers[0].sign_zero == "either") != (second.layers[0].sign_zero == "either"):
         raise InputError(

@@ -85,15 +85,6 @@ def values_product(
     where these inputs have the values `before` in the first copy and `after` in the second one.  A
     first-layer neuron with  sum_k w_k (after_k - before_k) = 0  has the same sum in both copies,
     and is one neuron of the product.
-
-    Examples
-    --------
-    >>> import bnncert
-    >>> from bnncert.kernel.rules.relation_products import values_product
-    >>> net = bnncert.Network.from_arrays([[[1, 1, 1], [1, 1, 0]], [[1, 1], [1, -1]]], [[0, 0]] * 2)
-    >>> product = values_product(net, [1, 2], [1, 0], [0, 1])
-    >>> product.network.sizes, product.shared
-    ((5, 3, 4), (1,))
     """
     layer, size = network.layers[0], network.inputs
     steps = [Fraction(b) - Fraction(a) for a, b in zip(before, after, strict=True)]
@@ -115,19 +106,7 @@ def values_product(
 
 
 def increase_product(network: Network, feature: int) -> Product:
-    """Return the product in which the second copy reads x_f + d; d is input n of the product.
-
-    Examples
-    --------
-    >>> import bnncert
-    >>> from bnncert.kernel.rules.relation_products import increase_product
-    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, 0]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> product = increase_product(net, 1)
-    >>> product.network.sizes, product.shared
-    ((3, 3, 4), (1,))
-    >>> product.network.evaluate([1, -2, 2]).tolist()
-    [0.0, 0.0, 2.0, -2.0]
-    """
+    """Return the product in which the second copy reads x_f + d; d is input n of the product."""
     from scipy.sparse import hstack
 
     weights = network.layers[0].weights
@@ -140,16 +119,6 @@ def any_increase_product(network: Network, feature: int) -> Product:
     A region cannot exclude d = 0, where the ties of x and x' are those of one input.  For d > 0 and
     w_f > 0 the sum of x' is larger, so the sign of x' is max(sign of x, sign of x') also at ties
     (min for w_f < 0).  If sign(0) may be either, the second copy reads these from a further layer.
-
-    Examples
-    --------
-    >>> import bnncert
-    >>> from bnncert.kernel.rules.relation_products import any_increase_product
-    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, 0]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
-    >>> any_increase_product(net, 1).network.sizes
-    (3, 3, 4)
-    >>> any_increase_product(net.with_sign_zero("either"), 1).network.sizes
-    (3, 3, 3, 4)
     """
     from scipy.sparse import csr_array, eye_array, hstack, vstack
 

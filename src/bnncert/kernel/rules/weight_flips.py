@@ -127,15 +127,6 @@ def flip_costs(
     return cost
 
 
-def flip_order(layer: ThresholdLayer, below: npt.NDArray[Any], neuron: int, sign: int) -> IntArray:
-    """Return the inputs of a neuron whose weights lower sign * u by a flip, the best ones first."""
-    row = slice(layer.rows.indptr[neuron], layer.rows.indptr[neuron + 1])
-    columns = np.asarray(layer.rows.indices[row], dtype=np.int64)
-    terms = sign * layer.rows.data[row].astype(np.float64) * below[columns].astype(np.float64)
-    order = np.argsort(-terms, kind="stable")
-    return np.asarray(columns[order[terms[order] > 0]])
-
-
 def _other_sign(
     layer: ThresholdLayer, neuron: int, home: int, certain: bool
 ) -> tuple[Fraction, bool]:
@@ -205,10 +196,7 @@ def derived(network: Network, **changes: object) -> Network:
 def with_faults(network: Network, faults: Sequence[Fault]) -> Network:
     """Return the network in which these weights are flipped and these thresholds are stuck.
 
-    Raises
-    ------
-    FaultError
-        If a fault is not in the network, concerns a zero weight, or occurs twice.
+    Raises FaultError if a fault is not in the network, concerns a zero weight, or occurs twice.
     """
     if len({(f.layer, f.neuron, f.input) for f in faults}) < len(faults):
         raise FaultError("a fault occurs twice")

@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from bnncert.arrays import Float32Array, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.kernel.rules.fault_losses import Gains, knapsack, sign_gains, weight_gains
+from bnncert.kernel.rules.fault_losses import Gains, knapsack
 from bnncert.kernel.rules.fault_questions import FaultScope, PointSigns, first_layer
-from bnncert.kernel.rules.weight_flips import NEVER, Fault, flip_costs, flip_order
+from bnncert.kernel.rules.weight_flips import NEVER, Fault, flip_costs
+from bnncert.model.layers import OutputLayer, ThresholdLayer
 from bnncert.model.network import Network
 from bnncert.problem import Problem, Target
 
@@ -75,6 +76,27 @@ def signs_from(network: Network, number: int, signs: Float32Array) -> list[Float
         plus = value >= layer.threshold(np.float32)
         found.append(np.where(plus, np.float32(1), np.float32(-1)))
     return found
+
+
+def flip_order(layer: ThresholdLayer, below: npt.NDArray[Any], neuron: int, sign: int) -> IntArray:
+    """Return the inputs of a neuron whose weights lower sign * u by a flip, the best ones first."""
+    row = slice(layer.rows.indptr[neuron], layer.rows.indptr[neuron + 1])
+    columns = np.asarray(layer.rows.indices[row], dtype=np.int64)
+    terms = sign * layer.rows.data[row].astype(np.float64) * below[columns].astype(np.float64)
+    order = np.argsort(-terms, kind="stable")
+    return np.asarray(columns[order[terms[order] > 0]])
+
+
+def sign_gains(output: OutputLayer, pair: tuple[int, int], signs: SignArray) -> Gains:
+    """Return the loss of margin by another sign of each last-layer neuron, in units."""
+    first, second = (output.integers[0][k] for k in pair)
+    return np.asarray(2 * (first - second) * signs.astype(np.int64))
+
+
+def weight_gains(output: OutputLayer, pair: tuple[int, int], signs: SignArray) -> list[Gains]:
+    """Return the loss of margin by a flip of each weight in the rows of both classes, in units."""
+    rows = zip((2, -2), (output.integers[0][k] for k in pair), strict=True)
+    return [np.asarray(factor * row * signs.astype(np.int64)) for factor, row in rows]
 
 
 class PointAttack:

@@ -34,13 +34,7 @@ LARGEST_COUNT = 2**28
 
 
 class WholeDistances:
-    """The whole-number distances from the centre of a ball.
-
-    Raises
-    ------
-    InputError
-        If the distances are not whole numbers of one step.
-    """
+    """The distances from the centre of a ball; raises InputError unless they are whole numbers."""
 
     def __init__(self, ball: Ball | L0Ball) -> None:
         self.ball = ball
