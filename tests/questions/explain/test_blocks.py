@@ -62,6 +62,7 @@ def test_a_rival_is_proved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.all(free) == (number == 0)
         skipped += len(known)
         proved += [(t.name, free) for t in result.targets if t.status == "robust"]
+    assert found.steps[0].free == 49 and found.steps[0].method == "class 3 alone"
     assert skipped > 0 and 0 < len(found.kept_units) < 49
     # What suffices by several proofs suffices by one.
     region = found.domain.region(~np.isin(np.arange(49), found.kept_units))

@@ -193,7 +193,7 @@ SMALL_SHARE, PATIENCE = 1 / 200, 3
 #: The share of the remaining time for the question whether all blocks are free together.  Without
 #: an answer no block can be shown to be needed, because no counterexample is known.  It is worth so
 #: much time only if the closest rival is proved, in a smaller share.
-WHOLE_SHARE, CLOSEST_SHARE = 0.85, 0.2
+WHOLE_SHARE, CLOSEST_SHARE = 0.85, 0.4
 
 #: Rounds in which inputs are ordered; each chooses an equal share of them.
 MOST_ROUNDS = 200
@@ -402,7 +402,7 @@ class ExplanationSearch(Search[Explanation]):
             if target.status == "robust":
                 self._shown[target.name].append(free)
         if only is not None:
-            stage = f"{result.deciding_stage}, only {only.name}"
+            stage = ", ".join(filter(None, (result.deciding_stage, f"{only.name} alone")))
             return RegionAnswer(result.status, stage, result.counterexample)
         # A proof without a certificate is not used, so that the certificate shows the result.
         result = self.prover.certified(result)
@@ -412,11 +412,17 @@ class ExplanationSearch(Search[Explanation]):
 
     def _words(self, added: int, only: Target | None) -> str:
         """Return the beginning of the text of progress: what is known, and what is asked."""
-        done, total, needed = int(self.free.sum()), self._domain.units, len(self.witnesses)
-        units = "inputs" if self._domain.blocks is None else "blocks"
-        asked = f"all {total}" if done + added == total else f"{added} more"
+        total = self._domain.units
+        asked = f"all {total}" if int(self.free.sum()) + added == total else f"{added} more"
         rival = "" if only is None else f" {only.name} first:"
-        return f"{done} of {total} {units} free, {needed} needed, {asked}?{rival} "
+        return f"{self._state}, {asked}?{rival} "
+
+    @property
+    def _state(self) -> str:
+        """What is known, in a few words."""
+        units = "inputs" if self._domain.blocks is None else "blocks"
+        done, total = int(self.free.sum()), self._domain.units
+        return f"{done} of {total} {units} free, {len(self.witnesses)} needed"
 
     def _is_shown(self, target: Target, free: BoolArray) -> bool:
         """Whether a target is proved for these free units or for more."""
@@ -450,6 +456,7 @@ class ExplanationSearch(Search[Explanation]):
         if not waiting.size or self.deadline.passed():
             return
         end = self.deadline.within(min(WITNESS_SECONDS, WITNESS_SHARE * self.deadline.remaining()))
+        self.prover.tell(f"{self._state}, looking for counterexamples")
         if attack:
             self._search.attack(self.free, end)
         for i, witness in self._search.find(self.free, waiting, end, attack=attack):
