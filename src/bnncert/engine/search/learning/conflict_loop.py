@@ -94,7 +94,7 @@ def log_units(state):
         number[UNITS] += 1
         variable = literal >> 1
         if number[LOGGING] > 0 and state.reason[variable] != NONE:
-            end = explain(state, state.reason[variable], literal)
+            end = explain(state, np.int64(state.reason[variable]), np.int64(literal))
             state.learned[0] = literal
             state.unit[variable] = end_lemma(state, state.learned, 1 + 0 * end)
 
@@ -120,7 +120,7 @@ def add_clause(state, literals, size, glue, lemma):
 @numba.njit(cache=True, nogil=True)
 def state_clause(state, literals, lemma):
     """Add a clause that holds; all decisions are taken back.  Return False if none can hold."""
-    go_back(state, 0)
+    go_back(state, np.int64(0))
     number, count = state.number, literals.size
     # Literals that may hold come first.
     free = 0
@@ -130,17 +130,17 @@ def state_clause(state, literals, lemma):
             literals[k], literals[free] = literals[free], literal
             free += 1
     if free > 1:
-        add_clause(state, literals, count, 0, lemma)
+        add_clause(state, literals, count, np.int64(0), lemma)
         return True
     if number[LOGGING] > 0:
         note(number, state.antecedent, lemma)
         for k in range(free, count):
             note(number, state.antecedent, state.unit[literals[k] >> 1])
-        lemma = end_lemma(state, literals, free)
+        lemma = end_lemma(state, literals, np.int64(free))
     if free == 0:
         return False
     if state.value[literals[0]] == 0:
-        assign(state, literals[0], NONE)
+        assign(state, literals[0], np.int64(NONE))
         state.unit[literals[0] >> 1] = lemma if number[LOGGING] > 0 else NONE
     return True
 
@@ -178,7 +178,7 @@ def analyse(state, conflict):
         end = explain_with(
             number, value, level, place, seen, unit, row_head, row_start, row_literal, row_size,
             room, clause_start, clause_size, clause_lemma, literals, antecedent, reasons, chosen,
-            why, holds, 0,
+            np.int64(why), np.int64(holds), np.int64(0),
         )  # fmt: skip
         for k in range(end):
             literal = reasons[k]
@@ -209,7 +209,7 @@ def analyse(state, conflict):
         if k:
             stamp[level[marked[k]]] = number[STAMP]
     number[MARKED] = size
-    size = minimise(state, size)
+    size = minimise(state, np.int64(size))
     for k in range(number[MARKED]):
         seen[marked[k]] = 0
     glue, top, second = 1, 0, 1
@@ -234,11 +234,11 @@ def learn(state, size, glue):
     if number[LOGGING] > 0:
         lemma = end_lemma(state, learned, size)
     if size == 1:
-        go_back(state, 0)
+        go_back(state, np.int64(0))
         state.unit[learned[0] >> 1] = lemma
-        assign(state, learned[0], NONE)
+        assign(state, learned[0], np.int64(NONE))
     else:
-        go_back(state, state.level[learned[1] >> 1])
+        go_back(state, np.int64(state.level[learned[1] >> 1]))
         assign(state, learned[0], 2 * add_clause(state, learned, size, glue, lemma))
     real[BUMP] *= real[DECAY]
     number[LEARNED] += 1
@@ -333,17 +333,18 @@ def search(state, conflicts):
             number[CONFLICTS] += 1
             if number[LEVEL] == 0:
                 if logging:
-                    end_lemma(state, state.learned, 0 * explain(state, conflict, NONE))
+                    end = explain(state, np.int64(conflict), np.int64(NONE))
+                    end_lemma(state, state.learned, 0 * end)
                 return REFUTED
             if full:
                 # The conflict comes again after clauses have been forgotten.
-                go_back(state, 0)
+                go_back(state, np.int64(0))
                 continue
             size, glue = analyse(state, conflict)
             learn(state, size, glue)
             continue
         if full or (real[RECENT] > real[WORSE] * real[ALWAYS] and number[SINCE] > real[FEWEST]):
-            go_back(state, 0)
+            go_back(state, np.int64(0))
             number[RESTARTS] += 1
             number[SINCE] = 0
             often = real[REDUCE] + real[REDUCE_MORE] * number[REDUCTIONS]

@@ -10,6 +10,7 @@ which the others do not suffice are necessary; of the rest those are taken that 
 from __future__ import annotations
 
 import numba
+import numpy as np
 
 from bnncert.engine.search.learning.solver_state import (
     ANTECEDENTS,
@@ -38,7 +39,8 @@ def note(number, antecedent, lemma):
 
 
 # Arrays are parameters of their own where a function is called often: numba counts the references
-# to each array that it takes out of a tuple.
+# to each array that it takes out of a tuple.  Numbers are passed as int64: for each other type of
+# a number, also for each constant, numba compiles a function again.
 @numba.njit(cache=True, nogil=True)
 def explain_with(
     number, value, level, place, seen, unit, row_head, row_start, row_literal, row_size, room,
@@ -135,7 +137,7 @@ def explain(state, reason, holds):
         state.number, state.value, state.level, state.place, state.seen, state.unit,
         state.row_head, state.row_start, state.row_literal, state.row_size, state.room,
         state.clause_start, state.clause_size, state.clause_lemma, state.literals,
-        state.antecedent, state.reasons, state.chosen, reason, holds, 0,
+        state.antecedent, state.reasons, state.chosen, reason, holds, np.int64(0),
     )  # fmt: skip
 
 
@@ -184,7 +186,8 @@ def minimise(state, size):
             end = explain_with(
                 number, value, level, place, seen, unit, row_head, row_start, row_literal,
                 row_size, room, clause_start, clause_size, clause_lemma, literals, antecedent,
-                reasons, chosen, reason[variable], literal ^ 1, begin,
+                reasons, chosen, np.int64(reason[variable]), np.int64(literal ^ 1),
+                np.int64(begin),
             )  # fmt: skip
             chain[steps, 0], chain[steps, 1], chain[steps, 2] = variable, begin, end
             steps += 1
