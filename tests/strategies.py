@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bnncert
 from bnncert.model.description import SignZero
 from tests.brute_force import TinyNetwork, TinyQuestion
+
+T = TypeVar("T")
 
 NORMS = ("linf", "l1", "box", "polytope")
 
@@ -21,6 +25,19 @@ def few(examples: int) -> settings:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         derandomize=True,
     )
+
+
+def drawn(strategy: st.SearchStrategy[T], examples: int) -> list[T]:
+    """Return the same examples in every run, for tests that ask many methods about each."""
+    found: list[T] = []
+
+    @few(examples)
+    @given(strategy)
+    def collect(example: T) -> None:
+        found.append(example)
+
+    collect()
+    return found
 
 
 def _array(values: list[float], shape: tuple[int, ...]) -> np.ndarray:
