@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.engine.presolve.conflicts import Closure, ConflictingPairs, close
+from bnncert.engine.presolve.conflicts import ConflictingPairs, close
 from bnncert.engine.presolve.literals import literal
 from tests.strategies import few
 
@@ -48,46 +48,20 @@ def satisfying(conflicts: ConflictingPairs, n: int) -> Array:
     return x[fine]
 
 
-def leaders(closure: Closure) -> list[int]:
-    n = closure.state.size
-    return [j for j in range(n) if closure.state[j] == 0 and closure.representative[j] == j]
-
-
-def pairs_of(conflicts: ConflictingPairs) -> set[frozenset[int]]:
-    both = zip(conflicts.first.tolist(), conflicts.second.tolist(), strict=True)
-    return {frozenset(pair) for pair in both}
-
-
 @given(case=pair_sets())
 @FEW
-def test_contradiction_means_that_nothing_satisfies_them(
+def test_the_closure_is_what_all_solutions_have_in_common(
     case: tuple[ConflictingPairs, int],
 ) -> None:
     conflicts, n = case
-    assert close(conflicts, n).contradiction == (satisfying(conflicts, n).shape[0] == 0)
-
-
-@given(case=pair_sets())
-@FEW
-def test_fixed_signs_are_those_of_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
-    conflicts, n = case
-    x = satisfying(conflicts, n)
-    closure = close(conflicts, n)
+    x, closure = satisfying(conflicts, n), close(conflicts, n)
+    assert closure.contradiction == (x.shape[0] == 0)
     if closure.contradiction:
+        assert closure.pairs.size == 0
         return
     for j in range(n):
         values = set(x[:, j].tolist())
         assert int(closure.state[j]) == (values.pop() if len(values) == 1 else 0)
-
-
-@given(case=pair_sets())
-@FEW
-def test_equal_neurons_are_those_equal_in_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
-    conflicts, n = case
-    x = satisfying(conflicts, n)
-    closure = close(conflicts, n)
-    if closure.contradiction:
-        return
     open_ = np.flatnonzero(closure.state == 0).tolist()
     for a in open_:
         # The representative is open, leads itself, and comes first in its class.
@@ -102,57 +76,31 @@ def test_equal_neurons_are_those_equal_in_all_solutions(case: tuple[ConflictingP
                 assert closure.sign[a] * closure.sign[b] == (1 if same else -1)
     for a in set(range(n)) - set(open_):
         assert closure.representative[a] == a and closure.sign[a] == 1
-
-
-@given(case=pair_sets())
-@FEW
-def test_closed_pairs_are_those_of_all_solutions(case: tuple[ConflictingPairs, int]) -> None:
-    conflicts, n = case
-    x = satisfying(conflicts, n)
-    closure = close(conflicts, n)
-    if closure.contradiction:
-        assert closure.pairs.size == 0
-        return
+    leaders = [j for j in open_ if closure.representative[j] == j]
     expected = {
         frozenset((a, b))
-        for i, j in product(leaders(closure), repeat=2)
-        if i < j
+        for i, j in combinations(leaders, 2)
         for a, b in product((2 * i, 2 * i + 1), (2 * j, 2 * j + 1))
         if not np.any(is_true(x, a) & is_true(x, b))
     }
-    assert pairs_of(closure.pairs) == expected
-    assert closure.pairs.size == len(expected)
-    assert np.all(closure.pairs.first < closure.pairs.second)
-
-
-@given(case=pair_sets())
-@FEW
-def test_closing_twice_changes_nothing(case: tuple[ConflictingPairs, int]) -> None:
-    conflicts, n = case
-    closure = close(conflicts, n)
-    if closure.contradiction:
-        return
-    again = close(closure.pairs, n)
+    found = closure.pairs
+    ends = zip(found.first.tolist(), found.second.tolist(), strict=True)
+    assert {frozenset(pair) for pair in ends} == expected
+    assert found.size == len(expected)
+    assert np.all(found.first < found.second)
+    again = close(found, n)
     assert not again.contradiction
     # What was fixed or merged has left the clashes, so nothing more is fixed or merged.
     assert not again.state.any()
     np.testing.assert_array_equal(again.representative, np.arange(n))
     np.testing.assert_array_equal(again.sign, np.ones(n))
-    np.testing.assert_array_equal(again.pairs.first, closure.pairs.first)
-    np.testing.assert_array_equal(again.pairs.second, closure.pairs.second)
-    np.testing.assert_array_equal(again.pairs.theta, closure.pairs.theta)
-
-
-@given(case=pair_sets())
-@FEW
-def test_a_proof_is_kept_and_an_implied_pair_has_none(case: tuple[ConflictingPairs, int]) -> None:
-    conflicts, n = case
-    closure = close(conflicts, n)
+    for name in ("first", "second", "theta"):
+        np.testing.assert_array_equal(getattr(again.pairs, name), getattr(found, name))
+    # A proof is kept, and an implied pair has none.
     proofs: dict[tuple[int, int], set[float]] = {}
     for a, b, theta in zip(conflicts.first, conflicts.second, conflicts.theta, strict=True):
         proofs.setdefault((int(a), int(b)), set()).add(float(theta))
         proofs.setdefault((int(b), int(a)), set()).add(1.0 - float(theta))
-    found = closure.pairs
     for a, b, theta in zip(found.first, found.second, found.theta, strict=True):
         known = proofs.get((int(a), int(b)))
         assert np.isnan(theta) if known is None else float(theta) in known
