@@ -92,14 +92,14 @@ def clauses_of_trees(network: bnncert.Network) -> list[Section]:
 
 
 def lemmas(network: bnncert.Network) -> list[Section]:
-    """Clauses that are always true, in numbers."""
-    count = 2**21
-    arrays = {
-        "sizes": np.full(count, 2, dtype="|i1"),
-        "literals": np.tile(np.array([0, 1], dtype="|i1"), count),
-    }
+    """Clauses that are always true: once in numbers, which take long to follow, and long ones."""
+    literals = np.tile(np.array([0, 1], dtype="|i1"), 2**21)
+    short, long = (
+        Section("lemmas", {}, {"sizes": np.full(2**22 // n, n, dtype="|i1"), "literals": literals})
+        for n in (2, 64)
+    )
     head = Section("refutation", {"targets": [0]})
-    return [statement(network), head, *[Section("lemmas", {}, arrays)] * 6]
+    return [statement(network), head, short, *[long] * 7]
 
 
 def inequalities(network: bnncert.Network) -> list[Section]:

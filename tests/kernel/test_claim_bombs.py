@@ -20,12 +20,12 @@ pytest.importorskip("resource")
 
 #: MiB of address space that a check may take, seconds of its time limit, and seconds of the
 #: processor that it may need: the processor does not count what other programs take.
-MEMORY, LIMIT, CPU = 900, 0.5, 2.5
+MEMORY, LIMIT, CPU = 900, 0.25, 2.25
 
 #: Limits of files that reach their loop late, or need their memory late.
-LONGER = dict.fromkeys(("changed_leaf", "changed_far", "changed_wide", "wide_leaf"), 1.0)
-LONGER |= dict.fromkeys(("long_values", "merged_changes", "merged_pairs", "merged_values"), 2.0)
-LONGER |= {"long_place": 1.0, "buckets": 1.0, "many_points": 2.0}
+LONGER = dict.fromkeys(("changed_leaf", "changed_far", "changed_wide", "wide_leaf"), 0.6)
+LONGER |= dict.fromkeys(("long_values", "merged_changes", "merged_pairs", "merged_values"), 1.2)
+LONGER |= {"long_place": 0.6, "buckets": 0.6, "many_points": 1.2}
 LONGER |= dict.fromkeys(("mergers", "deep_splits", "split_values", "many_cuts"), 40.0)
 
 CHILD = """
