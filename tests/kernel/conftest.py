@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,8 +61,18 @@ def _with_clauses(sections: list[Section]) -> list[Section]:
 
 @pytest.fixture(scope="session")
 def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Valid]:
-    """Return certificates by name."""
-    path: Path = tmp_path_factory.mktemp("certificates") / "one.cert"
+    """Return certificates by name; what one process of a run has made the others read."""
+    own = tmp_path_factory.getbasetemp() / "certificates.pickle"
+    shared = own.parent.parent / own.name if "PYTEST_XDIST_WORKER" in os.environ else own
+    if not shared.exists():
+        made = _valid(tmp_path_factory.mktemp("certificates") / "one.cert")
+        own.write_bytes(pickle.dumps(made))
+        own.replace(shared)
+    found: dict[str, Valid] = pickle.loads(shared.read_bytes())
+    return found
+
+
+def _valid(path: Path) -> dict[str, Valid]:
     made: dict[str, Valid] = {}
 
     def add(name: str, tiny: TinyNetwork, problem: Problem) -> None:

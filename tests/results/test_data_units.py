@@ -23,11 +23,24 @@ PIXELS = load_demo_images().pixels[0].reshape(-1)
 FAST = ("--method", "interval")
 
 
+@pytest.fixture(scope="module")
+def network_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a network that states a box and no pixel step."""
+    path = tmp_path_factory.mktemp("networks") / "net.npz"
+    replace(load_demo_network("sparse"), pixel_step=None).save(path)
+    return path
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Return the command line in a folder with a network that states a box and no pixel step."""
+def run(
+    network_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Run:
+    """Return the command line in a folder with that network and an image."""
     monkeypatch.chdir(tmp_path)
-    replace(load_demo_network("sparse"), pixel_step=None).save(Path("net.npz"))
+    Path("net.npz").symlink_to(network_file)
     np.save("bytes.npy", PIXELS)
     np.save("floats.npy", PIXELS.astype(np.float32))
     np.save("shares.npy", PIXELS / 255)

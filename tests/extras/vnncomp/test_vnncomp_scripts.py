@@ -75,7 +75,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     base = tmp_path_factory.mktemp("competition")
     found = Place(base / "my tools" / "bnncert", base / "the benchmarks", base / "started here")
     for folder in ("src", "vnncomp"):
-        ignored = shutil.ignore_patterns("__pycache__", "data")
+        # What is compiled already, also by numba, is copied with the times of the files.
+        ignored = shutil.ignore_patterns("data")
         shutil.copytree(ROOT / folder, found.tool / folder, ignore=ignored)
     for file in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / file, found.tool / file)
