@@ -36,7 +36,7 @@ COMPLETE = ("auto", "bab", "elimination", "milp", "minp")
 SMALL = ("sdp-standard", "sdp-tight-plain", "sdp-tight", "sdp-tight-pairwise", "sdp-order2")
 
 #: Questions for each method; the rest take MANY.
-FEWER = dict.fromkeys(("attack", "auto", "bab", "elimination", "minp", "sdp"), 35)
+FEWER = dict.fromkeys(("attack", "auto", "bab", "elimination", "minp", "sdp"), 30)
 FEWER |= dict.fromkeys(SMALL, 10)
 MANY = 55
 
@@ -187,7 +187,7 @@ def random_points(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArr
 
 def test_evaluation_agrees_with_the_oracle_and_with_onnxruntime() -> None:
     compared = undecided = 0
-    for seed in range(200):
+    for seed in range(140):
         rng = np.random.default_rng([seed, 99])
         model = random_model(rng).model()
         network, graph = network_of(model), Graph(model)
@@ -217,7 +217,7 @@ def test_evaluation_agrees_with_the_oracle_and_with_onnxruntime() -> None:
                 powers = np.exp(expected - expected.max())
                 expected = powers / powers.sum()
             np.testing.assert_allclose(output, expected, atol=1e-5)
-    assert compared > 300
+    assert compared > 210
     assert undecided < 10
 
 
@@ -311,7 +311,7 @@ def test_counterexamples_of_a_file_are_those_of_onnxruntime(tmp_path: Path) -> N
     """With the file at hand a counterexample counts only if onnxruntime sees it, too."""
     path = tmp_path / "model.onnx"
     found = 0
-    for seed in range(30):
+    for seed in range(20):
         asked = question(seed)
         path.write_bytes(asked.model.SerializeToString())
         network = bnncert.load(path)
@@ -345,7 +345,7 @@ def test_every_verdict_has_a_certificate_of_its_own_network(tmp_path: Path) -> N
     path = tmp_path / "proof.bnncert"
     rng = np.random.default_rng(7)
     robust = rejected = 0
-    for seed in range(40):
+    for seed in range(30):
         asked = question(seed)
         result = bnncert.verify(
             asked.network, asked.region, asked.label, options=WEAK, timeout=20, certificate=path
@@ -365,4 +365,4 @@ def test_every_verdict_has_a_certificate_of_its_own_network(tmp_path: Path) -> N
         with pytest.raises(RejectedError, match="another network"):
             check(path, other)
         rejected += 1
-    assert robust > 10 and rejected > 25
+    assert robust > 8 and rejected > 18
