@@ -14,7 +14,6 @@ from bnncert.engine.methods.engine import STEP, JointEngine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.literals import literal, negation, renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
-from bnncert.engine.presolve.stability import stability
 from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.fast_signs import fast_feasibility
 from bnncert.engine.reachability.feasibility import SignPattern
@@ -26,8 +25,6 @@ from bnncert.engine.search.learning.solver_state import (
     CONFLICTS,
     FIRST,
     LITERALS,
-    LOGGING,
-    NONE,
     PER_ENTRY,
     SolverState,
     make_state,
@@ -68,18 +65,18 @@ def is_suitable(presolved: Presolved, memory: float) -> bool:
 class LearningEngine(JointWork):
     """The search that learns from conflicts.
 
+    The network is presolved by intervals alone: a variable for each unstable neuron, no pairs.
+
     Raises OutOfTimeError if the deadline passes before the search can begin.
     """
 
     def __post_init__(self) -> None:
-        self.presolved = _plain(self.presolved, self.context.deadline)
         self.suitable = is_suitable(self.presolved, self.context.options.memory)
         self.status: LearningStatus = "interrupted"
         self.found: Counterexample | None = None
         self.note = "" if self.suitable else TOO_LARGE
-        self.seconds = 0.0
         self._dropped: set[str] = set()
-        #: Clauses of the region by number, and literals of variables of those of other searches.
+        #: Clauses of the region, their literals, and those that other searches do not have yet.
         self._region: list[LearnedClause] = []
         self._known: set[bytes] = set()
         self._cores: list[tuple[IntArray, FloatArray | None]] = []
@@ -118,12 +115,8 @@ class LearningEngine(JointWork):
 
     def run(self, deadline: Deadline) -> LearningEngine:
         """Search until the deadline; the outcome is `status`."""
-        began = deadline.elapsed()
-        try:
-            if self.suitable and self.status == "interrupted":
-                self._run(deadline)
-        finally:
-            self.seconds += deadline.elapsed() - began
+        if self.suitable and self.status == "interrupted":
+            self._run(deadline)
         return self
 
     def _run(self, deadline: Deadline) -> None:
@@ -163,7 +156,7 @@ class LearningEngine(JointWork):
         """State the clauses that hold from the start; False if they are refuted."""
         self._begun = True
         goals = self.encoding.layer.size + np.arange(self.encoding.goals)
-        if not self._state(2 * goals, NONE):
+        if not self._state(2 * goals):
             return False
         for k, target in enumerate(self.targets):
             if target.name in self._dropped and not self._give_up(k):
@@ -177,7 +170,7 @@ class LearningEngine(JointWork):
     def _refuted(self) -> None:
         self.status = "interrupted" if self._doubt else "proved"
 
-    def _state(self, literals: IntArray, lemma: int) -> bool:
+    def _state(self, literals: IntArray) -> bool:
         """Add a clause, one of whose literals holds; False if that ends the search."""
         from bnncert.engine.search.learning.conflict_loop import state_clause
 
@@ -185,10 +178,8 @@ class LearningEngine(JointWork):
             self.state.number[LITERALS] + literals.size + 2 >= self.state.literals.size
         ):
             self.state = with_more_room(self.state)
-        if state_clause(self.state, literals.astype(np.int32), lemma):
+        if state_clause(self.state, literals.astype(np.int32)):
             return True
-        if self.context.tracing:
-            self._log.take(self.state, np.inf)
         self._refuted()
         return False
 
@@ -196,7 +187,7 @@ class LearningEngine(JointWork):
         """Add first-layer signs that exclude each other; False if that ends the search."""
         self._known.add(np.sort(literals).tobytes())
         self._region.append(clause)
-        return self._state(negation(literals), -1 - len(self._region))
+        return self._state(negation(literals))
 
     def _realise(self, deadline: Deadline) -> bool:
         """Search for an input with the signs that were found; return whether the search ends."""
@@ -224,8 +215,7 @@ class LearningEngine(JointWork):
             return True
         # Neither a point nor a conflict: the rest of the search cannot prove anything.
         self._doubt, self.note = True, IN_DOUBT
-        self.state.number[LOGGING] = 0
-        return not self._state(negation(literal(np.arange(encoding.inputs), pattern)), NONE)
+        return not self._state(negation(literal(np.arange(encoding.inputs), pattern)))
 
     def _confirm(self, point: FloatArray, exact: Any, goals: Any) -> bool:
         """Return whether a point is a counterexample; targets whose goals hold come first."""
@@ -248,7 +238,7 @@ class LearningEngine(JointWork):
     def _give_up(self, k: int) -> bool:
         """State that a target is not violated; False if that ends the search."""
         goal = self.encoding.layer.size + k
-        return self._state(np.array([2 * goal + 1], dtype=np.int64), NONE)
+        return self._state(np.array([2 * goal + 1], dtype=np.int64))
 
     def exchange(self, learned: LearnedClauses) -> None:
         """Give clauses to other searches of the region, and take theirs."""
@@ -270,7 +260,6 @@ class LearningEngine(JointWork):
         record = self.context.record
         if record is None or self.status != "proved" or self._log.lost:
             return
-        lemmas, used = self._log.trimmed()
         size = self.encoding.layer.size
         # Goals of targets that were proved elsewhere do not hold.
         kept = [k for k, target in enumerate(self.targets) if target.name not in self._dropped]
@@ -278,7 +267,7 @@ class LearningEngine(JointWork):
         place[:size] = np.arange(size)
         place[size + np.array(kept, dtype=np.int64)] = size + np.arange(len(kept))
         written = []
-        for lemma in lemmas:
+        for lemma in self._log.lemmas():
             gone = place[lemma >> 1] < 0
             if not np.any(gone & (lemma & 1 == 1)):
                 written.append(renumbered(lemma[~gone].astype(np.int64), place))
@@ -290,7 +279,7 @@ class LearningEngine(JointWork):
                 neuron=self.encoding.neuron,
                 literals=np.concatenate([np.zeros(0, dtype=np.int64), *written]),
                 starts=starts,
-                region=tuple(self._region[r] for r in used.tolist()),
+                region=tuple(self._region),
             )
         )
         if record.presolved is None:
@@ -309,16 +298,6 @@ class LearningEngine(JointWork):
             note=self.note or f"{self.conflicts} conflicts",
             details={"conflicts": self.conflicts},
         )
-
-
-def _plain(presolved: Presolved, deadline: Deadline) -> Presolved:
-    """Return the network with a variable for each unstable neuron and without pairs."""
-    hidden = presolved.layers[:-1] if presolved.network.depth > 1 else presolved.layers
-    unstable = sum(int(np.count_nonzero(layer.bounds.state == 0)) for layer in hidden)
-    if presolved.pairs.size == 0 and presolved.owner.size == unstable:
-        return presolved
-    network, region = presolved.network, presolved.region
-    return plain_presolve(network, region, stability(network, region, deadline))
 
 
 def _point_of(
@@ -354,7 +333,7 @@ def _compile() -> None:
     rows = none, np.zeros(1, dtype=np.int64), none, none, none
     zeros = np.zeros(2)
     state = make_state(2, rows, np.zeros(2, dtype=np.int64), zeros, clauses=8, literals=64, log=0)
-    state_clause(state, np.array([0, 2], dtype=np.int32), NONE)
+    state_clause(state, np.array([0, 2], dtype=np.int32))
     search(state, 1)
 
 

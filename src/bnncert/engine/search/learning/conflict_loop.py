@@ -10,16 +10,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from bnncert.engine.search.learning.explanation_loop import (
-    IN_CLAUSE,
-    explain,
-    explain_with,
-    minimise,
-    note,
-)
+from bnncert.engine.search.learning.explanation_loop import IN_CLAUSE, explain, minimise
 from bnncert.engine.search.learning.solver_state import (
     ALWAYS,
-    ANTECEDENTS,
     BUMP,
     CLAUSES,
     CONFLICTS,
@@ -28,16 +21,11 @@ from bnncert.engine.search.learning.solver_state import (
     FEWEST,
     FIRST,
     HEAP,
-    HERE,
     KEPT,
     LEARNED,
-    LEMMA_LITERALS,
-    LEMMAS,
-    LENGTHS,
     LEVEL,
     LITERALS,
-    LOGGING,
-    LOST,
+    LOGGED,
     MARKED,
     NONE,
     RECENT,
@@ -46,11 +34,9 @@ from bnncert.engine.search.learning.solver_state import (
     REDUCE_MORE,
     REDUCED,
     REDUCTIONS,
-    RESTARTS,
     SINCE,
     STAMP,
     TRAIL,
-    UNITS,
     WORSE,
 )
 from bnncert.engine.search.learning.trail_loop import assign, go_back, most_active, propagate, rise
@@ -67,61 +53,33 @@ VISITS = 10**7
 
 
 @numba.njit(cache=True, nogil=True)
-def end_lemma(state, literals, size):
-    """Log a lemma with the antecedents that have been noted; return its number."""
-    number, lemma = state.number, state.number[LEMMAS]
-    begin = number[LEMMA_LITERALS]
-    if begin + size > state.lemma_literal.size or number[HERE] + 1 >= state.lemma_start.size:
-        number[LOST] = 1
-        return lemma
-    for k in range(size):
-        state.lemma_literal[begin + k] = literals[k]
-    number[LEMMA_LITERALS] = begin + size
-    number[HERE] += 1
-    local = number[HERE]
-    state.lemma_start[local] = begin + size
-    state.antecedent_start[local] = number[ANTECEDENTS]
-    number[LEMMAS] = lemma + 1
-    return lemma
+def watch_clause(state, clause):
+    """Let a clause watch its first two literals."""
+    for k in range(2):
+        node, literal = 2 * clause + k, state.literals[state.clause_start[clause] + k]
+        state.watch[node, 0], state.watch[node, 1] = literal, state.first_watch[literal]
+        state.first_watch[literal] = node
 
 
 @numba.njit(cache=True, nogil=True)
-def log_units(state):
-    """Log the signs that are fixed without decisions since the last call."""
-    number = state.number
-    while number[UNITS] < number[TRAIL]:
-        literal = state.trail[number[UNITS]]
-        number[UNITS] += 1
-        variable = literal >> 1
-        if number[LOGGING] > 0 and state.reason[variable] != NONE:
-            end = explain(state, np.int64(state.reason[variable]), np.int64(literal))
-            state.learned[0] = literal
-            state.unit[variable] = end_lemma(state, state.learned, 1 + 0 * end)
-
-
-@numba.njit(cache=True, nogil=True)
-def add_clause(state, literals, size, glue, lemma):
+def add_clause(state, literals, size, glue):
     """Add a clause of at least two literals that watches the first two; return its number."""
-    number, watch = state.number, state.watch
+    number = state.number
     clause, begin = number[CLAUSES], number[LITERALS]
     for k in range(size):
         state.literals[begin + k] = literals[k]
     state.clause_start[clause], state.clause_size[clause] = begin, size
     state.clause_glue[clause], state.clause_place[clause] = glue, 0
-    state.clause_lemma[clause] = lemma
-    for k in range(2):
-        node, literal = 2 * clause + k, literals[k]
-        watch[node, 0], watch[node, 1] = literal, state.first_watch[literal]
-        state.first_watch[literal] = node
+    watch_clause(state, clause)
     number[CLAUSES], number[LITERALS] = clause + 1, begin + size
     return clause
 
 
 @numba.njit(cache=True, nogil=True)
-def state_clause(state, literals, lemma):
+def state_clause(state, literals):
     """Add a clause that holds; all decisions are taken back.  Return False if none can hold."""
     go_back(state, np.int64(0))
-    number, count = state.number, literals.size
+    count = literals.size
     # Literals that may hold come first.
     free = 0
     for k in range(count):
@@ -130,19 +88,10 @@ def state_clause(state, literals, lemma):
             literals[k], literals[free] = literals[free], literal
             free += 1
     if free > 1:
-        add_clause(state, literals, count, np.int64(0), lemma)
-        return True
-    if number[LOGGING] > 0:
-        note(number, state.antecedent, lemma)
-        for k in range(free, count):
-            note(number, state.antecedent, state.unit[literals[k] >> 1])
-        lemma = end_lemma(state, literals, np.int64(free))
-    if free == 0:
-        return False
-    if state.value[literals[0]] == 0:
+        add_clause(state, literals, count, np.int64(0))
+    elif free == 1 and state.value[literals[0]] == 0:
         assign(state, literals[0], np.int64(NONE))
-        state.unit[literals[0] >> 1] = lemma if number[LOGGING] > 0 else NONE
-    return True
+    return free > 0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -163,22 +112,19 @@ def analyse(state, conflict):
     The second literal is one of the level to go back to.
     """
     number, value, level, place = state.number, state.value, state.level, state.place
-    seen, unit, reasons, chosen, reason = (
-        state.seen, state.unit, state.reasons, state.chosen, state.reason,
-    )  # fmt: skip
+    seen, reasons, chosen, reason = state.seen, state.reasons, state.chosen, state.reason
     row_head, row_start, row_literal = state.row_head, state.row_start, state.row_literal
     row_size, room, clause_start = state.row_size, state.room, state.clause_start
-    clause_size, clause_lemma, literals = state.clause_size, state.clause_lemma, state.literals
-    antecedent, learned, marked, trail = state.antecedent, state.learned, state.marked, state.trail
+    clause_size, literals, stamp = state.clause_size, state.literals, state.stamp
+    learned, marked, trail = state.learned, state.marked, state.trail
     activity, real, heap, where = state.activity, state.real, state.heap, state.where
-    stamp = state.stamp
     depth, size, open_, last, why = number[LEVEL], 1, 0, number[TRAIL] - 1, conflict
     holds = NONE
     while True:
-        end = explain_with(
-            number, value, level, place, seen, unit, row_head, row_start, row_literal, row_size,
-            room, clause_start, clause_size, clause_lemma, literals, antecedent, reasons, chosen,
-            np.int64(why), np.int64(holds), np.int64(0),
+        end = explain(
+            value, level, place, seen, row_head, row_start, row_literal, row_size, room,
+            clause_start, clause_size, literals, reasons, chosen, np.int64(why), np.int64(holds),
+            np.int64(0),
         )  # fmt: skip
         for k in range(end):
             literal = reasons[k]
@@ -229,20 +175,21 @@ def analyse(state, conflict):
 @numba.njit(cache=True, nogil=True)
 def learn(state, size, glue):
     """Go back to where the learned clause implies its first literal, and assign it."""
-    number, real, learned = state.number, state.real, state.learned
-    lemma = NONE
-    if number[LOGGING] > 0:
-        lemma = end_lemma(state, learned, size)
+    number, real, learned, log = state.number, state.real, state.learned, state.log
+    if log.size:
+        end = number[LOGGED]
+        log[end] = size
+        for k in range(size):
+            log[end + 1 + k] = learned[k]
+        number[LOGGED] = end + 1 + size
     if size == 1:
         go_back(state, np.int64(0))
-        state.unit[learned[0] >> 1] = lemma
         assign(state, learned[0], np.int64(NONE))
     else:
         go_back(state, np.int64(state.level[learned[1] >> 1]))
-        assign(state, learned[0], 2 * add_clause(state, learned, size, glue, lemma))
+        assign(state, learned[0], 2 * add_clause(state, learned, size, glue))
     real[BUMP] *= real[DECAY]
     number[LEARNED] += 1
-    number[LENGTHS] += size
     number[SINCE] += 1
     real[RECENT] += real[RECENTLY] * (glue - real[RECENT])
     # In the beginning the average of all is that of those so far.
@@ -255,7 +202,7 @@ def reduce_clauses(state):
 
     All decisions have been taken back, so that no clause is a reason that is needed.
     """
-    number, watch, literals = state.number, state.watch, state.literals
+    number, literals = state.number, state.literals
     first, count = number[FIRST], number[CLAUSES]
     glues = np.sort(state.clause_glue[first:count])
     cut = max(GOOD, glues[int(glues.size * state.real[KEPT])]) if glues.size else GOOD
@@ -286,16 +233,12 @@ def reduce_clauses(state):
                 watched += 1
         state.clause_start[new], state.clause_size[new] = end, size
         state.clause_glue[new], state.clause_place[new] = glue, 0
-        state.clause_lemma[new] = state.clause_lemma[clause]
         end += size
         new += 1
     number[CLAUSES], number[LITERALS] = new, end
     state.first_watch[:] = NONE
     for clause in range(new):
-        for k in range(2):
-            node, literal = 2 * clause + k, literals[state.clause_start[clause] + k]
-            watch[node, 0], watch[node, 1] = literal, state.first_watch[literal]
-            state.first_watch[literal] = node
+        watch_clause(state, clause)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -315,8 +258,8 @@ def search(state, conflicts):
     watch, first_watch, heap, where = state.watch, state.first_watch, state.heap, state.where
     activity, phase, limit = state.activity, state.phase, state.limit
     most_clauses, most_literals = clause_start.size - 1, literals.size - level.size - 1
-    most_logged, most_lemmas = state.antecedent.size // 2, state.lemma_start.size // 2
-    last, logging = number[CONFLICTS] + conflicts, number[LOGGING] > 0
+    most_logged = state.log.size - level.size - 2
+    last = number[CONFLICTS] + conflicts
     assigned, most_assigned = 0, VISITS * level.size // (use_row.size + 1)
     while True:
         before = number[TRAIL]
@@ -326,26 +269,22 @@ def search(state, conflicts):
             clause_size, clause_place, literals, watch, first_watch,
         )  # fmt: skip
         assigned += number[TRAIL] - before
-        if number[LEVEL] == 0:
-            log_units(state)
         full = number[CLAUSES] >= most_clauses or number[LITERALS] >= most_literals
         if conflict != NONE:
             number[CONFLICTS] += 1
             if number[LEVEL] == 0:
-                if logging:
-                    end = explain(state, np.int64(conflict), np.int64(NONE))
-                    end_lemma(state, state.learned, 0 * end)
                 return REFUTED
-            if full:
-                # The conflict comes again after clauses have been forgotten.
+            if full or number[LOGGED] > most_logged > 0:
+                # The conflict comes again after clauses have been forgotten or the log is empty.
                 go_back(state, np.int64(0))
+                if not full:
+                    return OPEN
                 continue
             size, glue = analyse(state, conflict)
             learn(state, size, glue)
             continue
         if full or (real[RECENT] > real[WORSE] * real[ALWAYS] and number[SINCE] > real[FEWEST]):
             go_back(state, np.int64(0))
-            number[RESTARTS] += 1
             number[SINCE] = 0
             often = real[REDUCE] + real[REDUCE_MORE] * number[REDUCTIONS]
             if full or number[LEARNED] - number[REDUCED] > often:
@@ -355,13 +294,7 @@ def search(state, conflicts):
             if number[CLAUSES] > most_clauses // 2 or number[LITERALS] > most_literals // 2:
                 return FULL
             continue
-        if (
-            number[CONFLICTS] >= last
-            or assigned > most_assigned
-            or (logging and number[ANTECEDENTS] > most_logged)
-            or (logging and number[HERE] > most_lemmas)
-            or (logging and 2 * number[LEMMA_LITERALS] > state.lemma_literal.size)
-        ):
+        if number[CONFLICTS] >= last or assigned > most_assigned:
             return OPEN
         variable = NONE
         while number[HEAP] > 0:
@@ -373,8 +306,4 @@ def search(state, conflicts):
             return SATISFIED
         number[LEVEL] += 1
         limit[number[LEVEL]] = number[TRAIL]
-        literal = 2 * variable + phase[variable]
-        value[literal], value[literal ^ 1] = 1, -1
-        level[variable], place[variable], reason[variable] = number[LEVEL], number[TRAIL], NONE
-        trail[number[TRAIL]] = literal
-        number[TRAIL] += 1
+        assign(state, np.int32(2 * variable + phase[variable]), np.int64(NONE))

@@ -12,69 +12,36 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from bnncert.engine.search.learning.solver_state import (
-    ANTECEDENTS,
-    LOGGING,
-    LOST,
-    MARKED,
-    NONE,
-    STAMP,
-)
+from bnncert.engine.search.learning.solver_state import MARKED, NONE, STAMP
 
 #: Marks of variables: in the clause that is being learned, implied by it, or not implied by it.
 IN_CLAUSE, IMPLIED, NOT_IMPLIED = 1, 2, 3
 
 
 @numba.njit(cache=True, nogil=True)
-def note(number, antecedent, lemma):
-    """Add a lemma to those that the next one follows from."""
-    count = number[ANTECEDENTS]
-    if lemma == NONE:
-        return
-    if count < antecedent.size:
-        antecedent[count] = lemma
-        number[ANTECEDENTS] = count + 1
-    else:
-        number[LOST] = 1
-
-
-# Arrays are parameters of their own where a function is called often: numba counts the references
-# to each array that it takes out of a tuple.  Numbers are passed as int64: for each other type of
-# a number, also for each constant, numba compiles a function again.
-@numba.njit(cache=True, nogil=True)
-def explain_with(
-    number, value, level, place, seen, unit, row_head, row_start, row_literal, row_size, room,
-    clause_start, clause_size, clause_lemma, literals, antecedent, out, chosen, reason, holds,
-    first,
+def explain(
+    value, level, place, seen, row_head, row_start, row_literal, row_size, room, clause_start,
+    clause_size, literals, out, chosen, reason, holds, first,
 ):  # fmt: skip
     """Write the failed literals that imply `holds` (NONE: a conflict); return where they end.
 
     They are written to `out` from place `first` on, without those fixed at level 0.
     """
-    logging = number[LOGGING] > 0
     if reason & 1 == 0:
         clause = reason >> 1
         start = clause_start[clause]
-        if logging:
-            note(number, antecedent, clause_lemma[clause])
         for k in range(start, start + clause_size[clause]):
             literal = literals[k]
-            if literal != holds:
-                if level[literal >> 1] > 0:
-                    out[first] = literal
-                    first += 1
-                elif logging:
-                    note(number, antecedent, unit[literal >> 1])
+            if literal != holds and level[literal >> 1] > 0:
+                out[first] = literal
+                first += 1
         return first
     row = reason >> 1
     need, count, total, head = room[row] + 1, 0, 0, row_head[row]
     before = value.size if holds == NONE else place[holds >> 1]
-    if head != NONE and head != holds:
-        if level[head >> 1] > 0:
-            out[first] = head
-            first += 1
-        elif logging:
-            note(number, antecedent, unit[head >> 1])
+    if head != NONE and head != holds and level[head >> 1] > 0:
+        out[first] = head
+        first += 1
     for k in range(row_start[row], row_start[row + 1]):
         literal = row_literal[k]
         if value[literal] < 0:
@@ -82,8 +49,6 @@ def explain_with(
             if place[variable] < before:
                 if level[variable] == 0:
                     need -= row_size[k]
-                    if logging:
-                        note(number, antecedent, unit[variable])
                 else:
                     chosen[count] = k
                     count += 1
@@ -131,17 +96,6 @@ def explain_with(
 
 
 @numba.njit(cache=True, nogil=True)
-def explain(state, reason, holds):
-    """Write the failed literals that imply `holds` to `state.reasons`; return where they end."""
-    return explain_with(
-        state.number, state.value, state.level, state.place, state.seen, state.unit,
-        state.row_head, state.row_start, state.row_literal, state.row_size, state.room,
-        state.clause_start, state.clause_size, state.clause_lemma, state.literals,
-        state.antecedent, state.reasons, state.chosen, reason, holds, np.int64(0),
-    )  # fmt: skip
-
-
-@numba.njit(cache=True, nogil=True)
 def mark(number, seen, marked, variable, kind):
     """Mark a variable that is not in the clause."""
     if seen[variable] == 0:
@@ -159,18 +113,14 @@ def minimise(state, size):
     cache has no functions that call themselves.
     """
     number, value, level, place = state.number, state.value, state.level, state.place
-    seen, unit, reasons, chosen, reason = (
-        state.seen, state.unit, state.reasons, state.chosen, state.reason,
-    )  # fmt: skip
+    seen, reasons, chosen, reason = state.seen, state.reasons, state.chosen, state.reason
     row_head, row_start, row_literal = state.row_head, state.row_start, state.row_literal
     row_size, room, clause_start = state.row_size, state.room, state.clause_start
-    clause_size, clause_lemma, literals = state.clause_size, state.clause_lemma, state.literals
-    antecedent, learned, marked = state.antecedent, state.learned, state.marked
-    chain, stamp = state.chain, state.stamp
+    clause_size, literals = state.clause_size, state.literals
+    learned, marked, chain, stamp = state.learned, state.marked, state.chain, state.stamp
     kept, now, longest = 1, number[STAMP], reasons.size - chosen.size - seen.size
     for place_in_clause in range(1, size):
         literal = own = learned[place_in_clause]
-        marks, noted = number[MARKED], number[ANTECEDENTS]
         steps, begin = 0, 0
         while literal != NONE:
             variable = literal >> 1
@@ -183,11 +133,10 @@ def minimise(state, size):
                 or begin > longest
             ):
                 break
-            end = explain_with(
-                number, value, level, place, seen, unit, row_head, row_start, row_literal,
-                row_size, room, clause_start, clause_size, clause_lemma, literals, antecedent,
-                reasons, chosen, np.int64(reason[variable]), np.int64(literal ^ 1),
-                np.int64(begin),
+            end = explain(
+                value, level, place, seen, row_head, row_start, row_literal, row_size, room,
+                clause_start, clause_size, literals, reasons, chosen, np.int64(reason[variable]),
+                np.int64(literal ^ 1), np.int64(begin),
             )  # fmt: skip
             chain[steps, 0], chain[steps, 1], chain[steps, 2] = variable, begin, end
             steps += 1
@@ -209,16 +158,4 @@ def minimise(state, size):
             mark(number, seen, marked, chain[k, 0], NOT_IMPLIED)
         learned[kept] = own
         kept += 1
-        if number[LOGGING]:
-            # What was implied in between has not been noted.
-            number[ANTECEDENTS] = noted
-            left = marks
-            for k in range(marks, number[MARKED]):
-                variable = marked[k]
-                if seen[variable] == IMPLIED:
-                    seen[variable] = 0
-                else:
-                    marked[left] = variable
-                    left += 1
-            number[MARKED] = left
     return kept

@@ -24,9 +24,8 @@ Rows: TypeAlias = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
 
 #: Places of numbers of the state: sizes of the lists, and counts.
 TRAIL, LEVEL, HEAD, QUEUE, HEAP, CLAUSES, LITERALS, FIRST = range(8)
-CONFLICTS, RESTARTS, SINCE, REDUCED, LEARNED, STAMP, LOGGING, LEMMAS = range(8, 16)
-LEMMA_LITERALS, ANTECEDENTS, UNITS, LOST, LENGTHS, REDUCTIONS, MARKED, HERE = range(16, 24)
-NUMBERS = 24
+CONFLICTS, SINCE, REDUCED, LEARNED, STAMP, LOGGED, REDUCTIONS, MARKED = range(8, 16)
+NUMBERS = 16
 
 #: Places of floats: the increment of activities, averages of glues, recent and of all time, and the
 #: settings.
@@ -37,8 +36,8 @@ BUMP, RECENT, ALWAYS, DECAY, RECENTLY, EVER, WORSE, FEWEST, REDUCE, REDUCE_MORE,
 #: conflicts before clauses are forgotten, how this number grows, and the share that is kept.
 SETTINGS = [1 / 0.95, 1 / 32, 1 / 8192, 1.15, 10, 3000, 400, 0.5]
 
-#: Bytes of a state without clauses for each variable, each literal of a row and each row.
-PER_VARIABLE, PER_ENTRY, PER_ROW = 120, 28, 40
+#: Bytes of a state for each literal of a row.
+PER_ENTRY = 28
 
 #: The longest chain of implications by which a literal is found to be superfluous.
 LONGEST_CHAIN = 60
@@ -75,7 +74,6 @@ class SolverState(NamedTuple):
     clause_size: Any
     clause_glue: Any
     clause_place: Any  #: where the last search for a literal that may hold ended
-    clause_lemma: Any  #: the number of the lemma in the proof; see `proof_log`
     literals: Any  #: of all clauses
     watch: Any  #: rows (literal, next watch), two for each clause one after the other
     first_watch: Any  #: of each literal
@@ -86,11 +84,7 @@ class SolverState(NamedTuple):
     chain: Any  #: reasons of reasons that are looked at, in a chain
     learned: Any  #: the clause that is being learned
     marked: Any  #: variables whose marks are removed in the end
-    unit: Any  #: of each variable: the lemma that fixed it
-    lemma_start: Any  #: the log: clauses, and the lemmas that each follows from
-    lemma_literal: Any
-    antecedent_start: Any
-    antecedent: Any
+    log: Any  #: all learned clauses, each after its size, until they are taken
 
 
 def make_state(
@@ -112,7 +106,8 @@ def make_state(
     phase, activity
         The sign bit that each variable takes first, and its activity.
     clauses, literals, log
-        The room for clauses, for their literals, and for the log of the proof (0 for none).
+        The room for clauses, for their literals, and for the log of the proof (0 for none), which
+        has room for one clause more.
     """
     head, start, literal, size, limit = rows
     count = limit.size
@@ -133,7 +128,7 @@ def make_state(
     where[heap] = np.arange(variables)
     number = np.zeros(NUMBERS, dtype=np.int64)
     # Every row is looked at in the beginning.
-    number[[QUEUE, HEAP, LOGGING]] = count, variables, log > 0
+    number[[QUEUE, HEAP]] = count, variables
     longest = int(np.diff(start).max(initial=0))
 
     def of(length: int, kind: Any = np.int32) -> Any:
@@ -168,7 +163,6 @@ def make_state(
         clause_size=of(clauses),
         clause_glue=of(clauses),
         clause_place=of(clauses),
-        clause_lemma=of(clauses),
         literals=of(literals),
         watch=np.zeros((2 * clauses, 2), dtype=np.int32),
         first_watch=np.full(2 * variables, NONE, dtype=np.int32),
@@ -179,11 +173,7 @@ def make_state(
         chain=np.zeros((LONGEST_CHAIN, 3), dtype=np.int32),
         learned=of(variables + 2),
         marked=of(2 * variables + 2),
-        unit=np.full(variables, NONE, dtype=np.int32),
-        lemma_start=of(log // 16 + 2, np.int64),
-        lemma_literal=of(log + (variables + 2 if log else 0)),
-        antecedent_start=of(log // 16 + 2, np.int64),
-        antecedent=of(4 * log),
+        log=of(log + variables + 3 if log else 0),
     )
 
 
@@ -195,6 +185,6 @@ def with_more_room(state: SolverState) -> SolverState:
         more[: array.shape[0]] = array
         return more
 
-    names = ("start", "size", "glue", "place", "lemma")
+    names = ("start", "size", "glue", "place")
     fields = {f"clause_{name}": grown(getattr(state, f"clause_{name}")) for name in names}
     return state._replace(**fields, literals=grown(state.literals), watch=grown(state.watch))

@@ -14,17 +14,25 @@ import numba
 from bnncert.engine.search.learning.solver_state import HEAD, HEAP, LEVEL, NONE, QUEUE, TRAIL
 
 
+# Arrays are parameters of their own where a function is called often: numba counts the references
+# to each array that it takes out of a tuple.
 @numba.njit(cache=True, nogil=True, forceinline=True)
-def assign(state, literal, reason):
-    """Make a literal hold."""
-    variable, number = literal >> 1, state.number
-    state.value[literal] = 1
-    state.value[literal ^ 1] = -1
-    state.level[variable] = number[LEVEL]
-    state.place[variable] = number[TRAIL]
-    state.reason[variable] = reason
-    state.trail[number[TRAIL]] = literal
-    number[TRAIL] += 1
+def put(value, level, place, reason, trail, literal, depth, size, why):
+    """Make a literal hold at a level and a place of the trail; return the place after it."""
+    variable = literal >> 1
+    value[literal], value[literal ^ 1] = 1, -1
+    level[variable], place[variable], reason[variable] = depth, size, why
+    trail[size] = literal
+    return size + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def assign(state, literal, why):
+    """Make a literal hold at the level of the search."""
+    state.number[TRAIL] = put(
+        state.value, state.level, state.place, state.reason, state.trail, literal,
+        state.number[LEVEL], state.number[TRAIL], why,
+    )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True)
@@ -55,23 +63,16 @@ def propagate(
                     before, node = node, after
                     continue
                 clause = node >> 1
-                start, end, begin = clause_start[clause], clause_size[clause], clause_place[clause]
-                end += start
-                new = NONE
-                for k in range(start + begin, end):
-                    literal = literals[k]
+                start, length, k = clause_start[clause], clause_size[clause], clause_place[clause]
+                literal, fails = other, True
+                for _ in range(length):
+                    literal = literals[start + k]
                     if value[literal] >= 0 and literal != other:
-                        new = k
+                        fails = False
                         break
-                if new < 0:
-                    for k in range(start, start + begin):
-                        literal = literals[k]
-                        if value[literal] >= 0 and literal != other:
-                            new = k
-                            break
-                if new >= 0:
-                    literal = literals[new]
-                    clause_place[clause] = new - start
+                    k = k + 1 if k + 1 < length else 0
+                if not fails:
+                    clause_place[clause] = k
                     watch[node, 0], watch[node, 1] = literal, first_watch[literal]
                     first_watch[literal] = node
                     if before < 0:
@@ -81,12 +82,7 @@ def propagate(
                 elif value[other] < 0:
                     found = 2 * clause
                 else:
-                    variable = other >> 1
-                    value[other], value[other ^ 1] = 1, -1
-                    level[variable], place[variable] = depth, size
-                    reason[variable] = 2 * clause
-                    trail[size] = other
-                    size += 1
+                    size = put(value, level, place, reason, trail, other, depth, size, 2 * clause)
                     before = node
                 node = after
         elif waiting > 0:
@@ -101,12 +97,7 @@ def propagate(
                 if state < 0:
                     found = 2 * row + 1
                 else:
-                    variable = top >> 1
-                    value[top], value[top ^ 1] = 1, -1
-                    level[variable], place[variable] = depth, size
-                    reason[variable] = 2 * row + 1
-                    trail[size] = top
-                    size += 1
+                    size = put(value, level, place, reason, trail, top, depth, size, 2 * row + 1)
                 continue
             if state == 0:
                 continue
@@ -115,12 +106,8 @@ def propagate(
                     break
                 literal = row_literal[k]
                 if value[literal] == 0:
-                    variable = literal >> 1
-                    value[literal], value[literal ^ 1] = 1, -1
-                    level[variable], place[variable] = depth, size
-                    reason[variable] = 2 * row + 1
-                    trail[size] = literal
-                    size += 1
+                    why = 2 * row + 1
+                    size = put(value, level, place, reason, trail, literal, depth, size, why)
         else:
             break
     number[TRAIL], number[HEAD], number[QUEUE] = size, head, waiting
