@@ -82,22 +82,19 @@ def random_facts(rng: np.random.Generator) -> Facts:
             [(2 * int(v) + int(rng.integers(2)), w) for v, w in zip(own, weights, strict=True)]
         )
         degree.append(int(rng.integers(1, max(2, int(0.7 * sum(weights))))))
-    excluded = np.triu(rng.random((2 * count, 2 * count)) < 0.03, 1)
-    excluded |= excluded.T
-    clauses = [
+    excluded = np.argwhere(np.triu(rng.random((2 * count, 2 * count)) < 0.03, 1))
+    clauses = (excluded ^ 1).tolist() + [
         (2 * rng.choice(count, 3, replace=False) + rng.integers(0, 2, 3)).tolist()
         for _ in range(int(rng.integers(8)))
     ]
     flat = [entry for row in rows for entry in row]
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     columns, values = np.array(flat).T
-    one, other = np.nonzero(excluded)
     width = 2 * count
     return Facts(
         count,
         SparseRows(start, columns, values, width),
         np.array(degree),
-        SparseRows(np.searchsorted(one, np.arange(width + 1)), other, other, width),
         SparseRows(*starts(clauses), starts(clauses)[1], width),
     )
 
@@ -194,8 +191,6 @@ def models(known: Facts) -> list[list[bool]]:
     for (a, b), degree in zip(pairwise(known.rows.start), known.degree.tolist(), strict=True):
         columns, weights = known.rows.columns[a:b], known.rows.values[a:b]
         good &= truth[:, columns] @ weights >= degree
-    for literal, (a, b) in enumerate(pairwise(known.pairs.start)):
-        good &= ~(truth[:, [literal]] & truth[:, known.pairs.columns[a:b]]).any(axis=1)
     for a, b in pairwise(known.clauses.start):
         good &= truth[:, known.clauses.columns[a:b]].any(axis=1)
     return list(table[good].astype(bool).tolist())

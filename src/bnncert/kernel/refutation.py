@@ -58,20 +58,18 @@ class Facts:
     """What propagation starts from.
 
     Row k of `rows` is an inequality: its columns are literals, its values their weights, heaviest
-    first.  Row l of `pairs` has the literals that exclude literal l, and a row of `clauses` has
-    literals of which one is true.
+    first.  A row of `clauses` has literals of which one is true.
     """
 
     variables: int
     rows: SparseRows
     degree: Integers
-    pairs: SparseRows
     clauses: SparseRows
 
     @property
     def size(self) -> int:
         """The number of entries."""
-        return sum(part.columns.size for part in (self.rows, self.pairs, self.clauses))
+        return self.rows.columns.size + self.clauses.columns.size
 
     @property
     def slack(self) -> Integers:
@@ -79,14 +77,13 @@ class Facts:
         return self.rows.times(np.ones(2 * self.variables, dtype=np.int64)) - self.degree
 
     def tables(self) -> tuple[npt.NDArray[Any], ...]:
-        """Sort inequalities by rows and by literals, and pairs, for the compiled loop."""
+        """Sort inequalities by rows and by literals for the compiled loop."""
         rows, order = self.rows, np.argsort(self.rows.columns, kind="stable")
         return (
             *(rows.start, rows.columns.astype(np.int32), rows.values),
             rows.values[rows.start[:-1]],
             np.searchsorted(rows.columns[order], np.arange(2 * self.variables + 1)),
             *(rows.row[order].astype(np.int32), rows.values[order]),
-            *(self.pairs.start, self.pairs.columns.astype(np.int32)),
         )
 
 
@@ -132,13 +129,14 @@ def facts(
     if np.count_nonzero(skeleton.excluded) > MOST_PAIRS:
         raise RejectedError(f"a refutation with more than {MOST_PAIRS} pairs of literals")
     width = 2 * made.variables
-    one, other = np.nonzero(skeleton.excluded)
-    pairs = SparseRows(np.searchsorted(one, np.arange(width + 1)), other, other, width)
-    # The signs of a proved clause do not all occur, and some target is reached.
+    # Literals that exclude each other and the signs of a proved clause are not all true, and some
+    # target is reached.
+    excluded = np.argwhere(np.triu(skeleton.excluded, 1)).ravel() ^ 1
+    pairs = SparseRows(np.arange(0, excluded.size + 1, 2), excluded, np.ones_like(excluded), width)
     table, some = skeleton.literal_table(clauses), 2 * (goal + np.arange(len(targets)))
     region = SparseRows(table.start, table.columns ^ 1, table.values, width)
     reached = SparseRows(np.array([0, some.size]), some, some, width)
-    return Facts(made.variables, *made.stacked(), pairs, SparseRows.stacked([region, reached]))
+    return Facts(made.variables, *made.stacked(), SparseRows.stacked([pairs, region, reached]))
 
 
 class _Inequalities:
@@ -185,7 +183,7 @@ class _Inequalities:
 
 
 class PlainPropagator:
-    """Propagation in Python's integers; clauses and pairs are inequalities like all others."""
+    """Propagation in Python's integers; clauses are inequalities like all others."""
 
     def __init__(self, known: Facts) -> None:
         #: 1: true, -1: false, 0: open.
@@ -201,10 +199,6 @@ class PlainPropagator:
         degrees = known.degree.tolist()
         for part, degree in timed(zip(pairwise(known.rows.start), degrees, strict=True)):
             self._add(entries[slice(*part)], degree)
-        for literal, part in enumerate(timed(pairwise(known.pairs.start))):
-            for other in known.pairs.columns[slice(*part)].tolist():
-                if literal < other:
-                    self._add([(literal ^ 1, 1), (other ^ 1, 1)], 1)
         for clause in timed(_clauses(known.clauses.start, known.clauses.columns)):
             self._add([(literal, 1) for literal in clause], 1)
         self.refuted = not (all(map(self._look, range(len(self.rows)))) and self._propagate())

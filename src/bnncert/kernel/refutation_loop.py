@@ -6,7 +6,7 @@ both false unless the other literals are; every literal has a linked list of the
 watches.  What is known without any assumption is never forgotten.
 
 `tables` are the inequalities by rows (start, literals, weights, the heaviest one) and by literals
-(start, rows, weights), and the pairs by literals (start, others).  `state` are the values of
+(start, rows, weights).  `state` are the values of
 literals (1: true, -1: false), the trail, the slacks, the first watch of each literal and counters;
 `kept` are the literals of clauses, where each begins, and the watch that follows each.
 """
@@ -87,23 +87,18 @@ def _visit(state, kept, false):
 @numba.njit(cache=True, nogil=True)
 def _propagate(tables, state, kept, limit):
     """Propagate until nothing follows (OPEN), a conflict (FINE) or PAUSE; tell the steps, too."""
-    _, _, _, heaviest, occurs, rows, costs, pairs, others = tables
-    (value, trail, slack, _, counters), steps = state, 0
+    heaviest, occurs, rows, costs = tables[3:]
+    (_, trail, slack, _, counters), steps = state, 0
     while counters[DONE] < counters[TRAIL]:
         if steps > limit:
             return PAUSE, steps
         true = trail[counters[DONE]]
-        for k in range(pairs[true], pairs[true + 1]):
-            if value[others[k]] == 1:
-                return FINE, steps
-            if value[others[k]] == 0:
-                _set(state, others[k] ^ 1)
         visited = _visit(state, kept, true ^ 1)
         if visited < 0:
             return FINE, steps - visited
         counters[DONE] += 1
         begin, end, fine = occurs[true ^ 1], occurs[(true ^ 1) + 1], True
-        steps += visited + end - begin + pairs[true + 1] - pairs[true]
+        steps += visited + end - begin
         for k in range(begin, end):
             row = rows[k]
             slack[row] -= costs[k]
@@ -117,7 +112,7 @@ def _propagate(tables, state, kept, limit):
 @numba.njit(cache=True, nogil=True)
 def _undo(tables, state):
     """Forget what follows from an assumption."""
-    occurs, rows, costs = tables[4:7]
+    occurs, rows, costs = tables[4:]
     value, trail, slack, _, counters = state
     for place in range(counters[ROOT], counters[TRAIL]):
         false = trail[place] ^ 1

@@ -6,13 +6,13 @@ those before it: propagation from the opposites of its literals ends with a conf
 clause that this conflict depends on is marked.  Clauses without a mark are never looked at.
 
 Propagation is that of `kernel.refutation_loop`, whose tables it takes, with a reason for every
-literal: 4 r for inequality r, 4 c + 1 for clause c, 4 l + 2 for a pair with literal l, and NONE for
-an assumption.  Clauses that are not marked come last, so that few more become marked.  `state` are
-the values of literals, the trail, the place of each variable in it, the reasons, the slacks now and
-without an assumption, and the first watches of each literal (row 1: of marked clauses).  `clauses`
-are their literals, where each begins, the watch that follows each, the length of the trail before
-each, and marks.  `cone` are two marks of each variable: its reason is needed, and all that its
-reason needs is marked already.
+literal: 2 r for inequality r, 2 c + 1 for clause c, and NONE for an assumption.  Clauses that are
+not marked come last, so that few more become marked.  `state` are the values of literals, the
+trail, the place of each variable in it, the reasons, the slacks now and without an assumption, and
+the first watches of each literal (row 1: of marked clauses).  `clauses` are their literals, where
+each begins, the watch that follows each, the length of the trail before each, and marks.  `cone`
+are two marks of each variable: its reason is needed, and all that its reason needs is marked
+already.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _look(tables, state, counters, row):
         if weights[k] <= slack:
             break
         if value[literals[k]] == 0:
-            _set(state, counters, literals[k], 4 * row)
+            _set(state, counters, literals[k], 2 * row)
     return slack >= 0
 
 
@@ -79,7 +79,7 @@ def _visit(state, counters, clauses, false, mark):
                 if new == false:
                     failed = value[other] < 0
                     if not failed:
-                        _set(state, counters, other, 4 * clause + 1)
+                        _set(state, counters, other, 2 * clause + 1)
             stays = new == false and marks[clause] == mark
             if not stays:
                 following[watch], first[marks[clause], new] = first[marks[clause], new], watch
@@ -95,25 +95,20 @@ def _visit(state, counters, clauses, false, mark):
 
 @numba.njit(cache=True, nogil=True)
 def _propagate(tables, state, counters, clauses):
-    """Return the reason of a conflict, or NONE; 4 k + 3 is entry k of the pairs."""
-    _, _, _, heaviest, occurs, rows, costs, pairs, others = tables
-    value, trail, slack = state[0], state[1], state[4]
+    """Return the reason of a conflict, or NONE."""
+    heaviest, occurs, rows, costs = tables[3:]
+    trail, slack = state[1], state[4]
     while counters[LATE] < counters[TRAIL]:
         if counters[DONE] == counters[TRAIL]:
             failed = _visit(state, counters, clauses, trail[counters[LATE]] ^ 1, 0)
             if failed >= 0:
-                return 4 * failed + 1
+                return 2 * failed + 1
             counters[LATE] += 1
             continue
         true = trail[counters[DONE]]
-        for k in range(pairs[true], pairs[true + 1]):
-            if value[others[k]] == 1:
-                return 4 * k + 3
-            if value[others[k]] == 0:
-                _set(state, counters, others[k] ^ 1, 4 * true + 2)
         counters[DONE] += 1
         begin, end, failed = occurs[true ^ 1], occurs[(true ^ 1) + 1], NONE
-        counters[LEFT] -= end - begin + pairs[true + 1] - pairs[true]
+        counters[LEFT] -= end - begin
         for k in range(begin, end):
             row = rows[k]
             slack[row] -= costs[k]
@@ -124,17 +119,17 @@ def _propagate(tables, state, counters, clauses):
             ):
                 failed = row
         if failed >= 0:
-            return 4 * failed
+            return 2 * failed
         failed = _visit(state, counters, clauses, true ^ 1, 1)
         if failed >= 0:
-            return 4 * failed + 1
+            return 2 * failed + 1
     return NONE
 
 
 @numba.njit(cache=True, nogil=True)
 def _undo(tables, state, counters, cone, size):
     """Forget the literals after the first `size`."""
-    occurs, rows, costs = tables[4:7]
+    occurs, rows, costs = tables[4:]
     value, trail, slack = state[0], state[1], state[4]
     for place in range(size, counters[TRAIL]):
         false = trail[place] ^ 1
@@ -176,16 +171,14 @@ def _need_row(tables, state, cone, row, true, limit, root):
 @numba.njit(cache=True, nogil=True)
 def _need(tables, state, clauses, cone, reason, true, limit, root):
     """Mark what a literal (or a conflict, NONE) at place `limit` follows from by its reason."""
-    (literals, start, _, _, marks), kind, number = clauses, reason & 3, reason >> 2
-    if kind == 0:
+    (literals, start, _, _, marks), number = clauses, reason >> 1
+    if reason & 1 == 0:
         _need_row(tables, state, cone, number, true, limit, root)
-    elif kind == 1:
-        marks[number] = 1
-        for k in range(start[number], start[number + 1]):
-            if literals[k] != true:
-                cone[0, literals[k] >> 1] = 1
-    else:
-        cone[0, (number if kind == 2 else tables[8][number]) >> 1] = 1
+        return
+    marks[number] = 1
+    for k in range(start[number], start[number + 1]):
+        if literals[k] != true:
+            cone[0, literals[k] >> 1] = 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -193,8 +186,6 @@ def _explain(tables, state, counters, clauses, cone, conflict, root):
     """Mark all clauses that a conflict depends on."""
     trail, reasons = state[1], state[3]
     _need(tables, state, clauses, cone, conflict, NONE, counters[TRAIL], root)
-    if conflict & 3 == 3:
-        cone[0, trail[counters[DONE]] >> 1] = 1
     for place in range(counters[TRAIL] - 1, -1, -1):
         variable = trail[place] >> 1
         if not cone[0, variable]:
@@ -226,9 +217,9 @@ def _add(state, counters, clauses):
             literals[begin + found], literals[k] = literals[k], literals[begin + found]
             found += 1
     if found == 0:
-        return 4 * clause + 1
+        return 2 * clause + 1
     if found == 1:
-        _set(state, counters, literals[begin], 4 * clause + 1)
+        _set(state, counters, literals[begin], 2 * clause + 1)
     else:
         for side in range(2):
             literal, watch = literals[begin + side], 2 * clause + side

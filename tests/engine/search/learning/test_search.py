@@ -16,8 +16,6 @@ from tests.kernel.refutations import starts
 
 VARIABLES = 7
 
-NOTHING = np.zeros((2, 0), dtype=np.int64)
-
 Row = tuple[int, list[tuple[int, int]], int]
 
 
@@ -86,7 +84,6 @@ def facts_of(rows: list[Row], clauses: list[list[int]]) -> Facts:
         VARIABLES,
         SparseRows(start, entries, sizes, 2 * VARIABLES),
         np.array([limit for _, _, limit in rows], dtype=np.int64),
-        SparseRows(np.zeros(2 * VARIABLES + 1, dtype=np.int64), *NOTHING, 2 * VARIABLES),
         SparseRows(first, stated, np.ones_like(stated), 2 * VARIABLES),
     )
 
