@@ -15,7 +15,8 @@ from bnncert.engine.search.learning.solver_state import HEAD, HEAP, LEVEL, NONE,
 
 
 # Arrays are parameters of their own where a function is called often: numba counts the references
-# to each array that it takes out of a tuple.
+# to each array that it takes out of a tuple.  Numbers are passed as int64: for each other type of
+# a number, also for each constant, numba compiles a function again.
 @numba.njit(cache=True, nogil=True, forceinline=True)
 def put(value, level, place, reason, trail, literal, depth, size, why):
     """Make a literal hold at a level and a place of the trail; return the place after it."""
