@@ -143,9 +143,20 @@ def test_the_box_of_the_loss_is_a_part_of_the_ball_around_a_worse_point() -> Non
     assert bool(((point == lo) | (point == hi) | (point == x)).all())
     assert torch.equal(low[free], lo[free]) and torch.equal(high[free], hi[free])
     assert torch.equal(low[~free], point[~free]) and torch.equal(high[~free], point[~free])
-    entropy = torch.nn.functional.cross_entropy
     with torch.no_grad():
-        assert entropy(net(point), labels) > entropy(net(x), labels)
+        at_point, at_image = (
+            torch.nn.functional.cross_entropy(net(y) / net.temperature, labels, reduction="none")
+            for y in (point, x)
+        )
+    # Where the step misses, the image itself is the point.
+    assert bool((at_point >= at_image).all()) and at_point.sum() > at_image.sum()
+    assert bool((point == x).all(1).any()) and not bool((point == x).all(1).all())
+
+
+def test_a_large_ball_gets_more_kernels_unless_they_are_given() -> None:
+    kernels = {radius: TrainingOptions.chosen(radius).conv for radius in (0.1, "51px", "52px", 0.3)}
+    assert kernels == {0.1: (32,), "51px": (32,), "52px": (48,), 0.3: (48,)}
+    assert TrainingOptions.chosen(0.3, conv=(8,)).conv == (8,)
 
 
 def _with_statistics(net: TernaryNet, x: Any) -> TernaryNet:

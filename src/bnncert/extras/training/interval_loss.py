@@ -8,9 +8,9 @@ penalties of `binary_model`, both ends carry gradients: a neuron that is open is
 that is on the wrong side.
 
 The bounds of a whole ball are so loose that a network which makes them tight is right less often.
-So the box of the loss is a part of the ball, around a point that an adversary has chosen: one step
-along the gradient moves all inputs to an end of their intervals, and only some of them, drawn for
-every image and step, stay free.
+So the box of the loss is a part of the ball, around the worse of two points: the image, and that
+of an adversary, one step along the gradient that moves all inputs to an end of their intervals.
+Only some of the inputs, drawn for every image and step, stay free.
 """
 
 from __future__ import annotations
@@ -31,16 +31,24 @@ WINDOW = 0.5
 def adversarial_box(
     net: TernaryNet, x: Tensor, labels: Tensor, lo: Tensor, hi: Tensor, free: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Find an adversary's point in [lo, hi], and the box around it in which inputs are `free`.
+    """Find a bad point in [lo, hi], and the box around it in which inputs are `free`.
 
-    The point is the end of [lo, hi] to which the gradient of the loss at `x` points.  Running
-    statistics of a network in training are updated on the way; they are computed anew at the end.
+    The point is the end of [lo, hi] to which the gradient of the loss at `x` points, or `x` itself
+    where that has the larger loss: a long step may miss what it aims at.  Running statistics of a
+    network in training are updated on the way; they are computed anew at the end.
     """
     start = x.detach().requires_grad_(True)
-    loss = functional.cross_entropy(net(start) / net.temperature, labels, reduction="sum")
-    (slope,) = torch.autograd.grad(loss, start)
+    losses = _losses(net, start, labels)
+    (slope,) = torch.autograd.grad(losses.sum(), start)
     point = torch.where(slope > 0, hi, torch.where(slope < 0, lo, x))
+    with torch.no_grad():
+        missed = losses > _losses(net, point, labels)
+    point = torch.where(missed[:, None], x, point)
     return point, torch.where(free, lo, point), torch.where(free, hi, point)
+
+
+def _losses(net: TernaryNet, x: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(net(x) / net.temperature, labels, reduction="none")
 
 
 def scores_and_worst(

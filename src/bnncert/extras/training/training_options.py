@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -25,10 +25,14 @@ RECIPE: dict[str, Any] = {
     "stride": 2,
     "kernel": 5,
     "zeros": 0.97,
-    "epochs": 20,
+    "epochs": 12,
     "batch": 100,
     "lr": 0.01,
 }
+
+#: With more open pixels a network needs more kernels: these, for balls whose radius exceeds this
+#: share of the data range.
+LARGE, MORE_KERNELS = 0.2, (48,)
 
 #: The most input levels of certified training: thresholds less than ten radii apart leave more
 #: pixels open, and many of them cost time.
@@ -72,7 +76,10 @@ class TrainingOptions:
         given = {name: value for name, value in given.items() if value is not None}
         if certify is None:
             return cls(**given)
-        return cls(certify=str(certify).strip(), **{**RECIPE, **given})
+        options = cls(certify=str(certify).strip(), **{**RECIPE, **given})
+        radius = options._radius()
+        share = radius.number if radius.unit == "input" else radius.number / 255
+        return options if share <= LARGE or "conv" in given else replace(options, conv=MORE_KERNELS)
 
     def __post_init__(self) -> None:
         if self.certify is not None:
