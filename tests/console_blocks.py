@@ -35,7 +35,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIME_COLUMNS = frozenset({"seconds", "mean s", "max s", "upper bound"})
 
 #: The same for `auto`, where it depends on the clock which engine is the first to decide a rival.
-AUTO_COLUMNS = frozenset({"lower bound", "margin", "hardest rival", "stages", "decided by"})
+AUTO_COLUMNS = frozenset({"lower bound", "margin", "rival", "decided by"})
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,8 @@ def test_proved_clauses_drop_patterns(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_searches_over_patterns_have_certificates(kind: str, method: str, tmp_path: Path) -> None:
     rng = np.random.default_rng([KINDS.index(kind), 7])
+    # The search that learns may be the first engine of `auto` to have a proof.
+    searched = {"patterns"} if method == "propagation" else {"patterns", "refutation"}
     trees = 0
     for _ in range(80):
         question = random_deep_question(rng, kind)
@@ -211,7 +213,7 @@ def test_searches_over_patterns_have_certificates(kind: str, method: str, tmp_pa
         if result.status in ("robust", "not_robust"):
             assert result.certificate is not None, result.notes
             assert check(path, question.network).verdict == result.status
-            trees += any(s.name == "patterns" for s in unpack(path))
+            trees += any(s.name in searched for s in unpack(path))
         if trees == 1:
             break
     assert trees > 0

@@ -27,7 +27,7 @@ def _again(*arguments: object, **options: object) -> NoReturn:
     raise AssertionError("the search has done this already")
 
 
-@pytest.mark.parametrize(("image", "method", "leaves"), [(1, "auto", 1), (9, "bab", 4)])
+@pytest.mark.parametrize(("image", "method", "leaves"), [(1, "bab", 1), (9, "bab", 4)])
 def test_a_certificate_solves_nothing_again(
     image: int, method: str, leaves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

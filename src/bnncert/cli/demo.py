@@ -69,8 +69,8 @@ def run_demo(
         f"{100 * network.zero_fraction:.0f} % zero weights; L-inf radius {delta:g} px on "
         "data in [-1, 1]; all nine rival classes"
     )
-    titles = ("image", "label", "answer", "margin", "hardest rival", "stages", "seconds")
-    table = plain_table(*titles, left=("answer", "stages"))
+    titles = ("image", "label", "answer", "margin", "rival", "decided by", "seconds")
+    table = plain_table(*titles, left=("answer", "decided by"))
     started = time.monotonic()
     results: list[Result] = []
     with watch(PlainConsole(stderr=True)) as live:
@@ -92,21 +92,20 @@ def _row(index: int, label: int, result: Result) -> list[RenderableType]:
     from bnncert.report.tables import status_text
 
     hardest = min(result.targets, key=lambda t: t.lower)
-    stages = ", ".join(dict.fromkeys(t.stage for t in result.targets))
     found = result.counterexample
     if found is not None:
         margin, rival = f"<= {upper_text(found.value)}", found.target
-        stages = result.deciding_stage
+        stage = result.deciding_stage
     else:
         margin = f">= {lower_text(result.lower)}" if np.isfinite(result.lower) else "-"
-        rival = hardest.name
+        rival, stage = hardest.name, hardest.stage
     return [
         str(index),
         str(label),
         status_text(result),
         margin,
         rival,
-        stages,
+        stage,
         f"{result.seconds:.2f}",
     ]
 

@@ -456,7 +456,7 @@ def test_distance_to_the_border(squared: str, allowed: set[str]) -> None:
         violation(0, 3),
         outputs="Y Real [3]",
     )
-    assert bnncert.verify(DIAMOND.build(), spec, timeout=20).status in allowed
+    assert bnncert.verify(DIAMOND.build(), spec, timeout=100).status in allowed
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_centre_outside_the_box(squared: str, allowed: set[str]) -> None:
         violation(0, 3),
         outputs="Y Real [3]",
     )
-    assert bnncert.verify(DIAMOND.build(), spec, timeout=20).status in allowed
+    assert bnncert.verify(DIAMOND.build(), spec, timeout=100).status in allowed
 
 
 def test_disjuncts_share_a_region() -> None:
