@@ -41,6 +41,11 @@ class CategoryInstance:
     name: str
 
     @property
+    def model(self) -> Path:
+        """The first model, which is the only one of most instances."""
+        return self.models[0][1]
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """All files that the instance reads."""
         return (*(path for _, path in self.models), self.query)
