@@ -61,8 +61,9 @@ def test_bounds_and_statuses_hold_where_time_runs_out(method: str) -> None:
     statuses: Counter[str] = Counter()
     # The first questions that are drawn are the smallest.
     chosen = asked(kinds_of(method, (*NORMS, "l2")))[-(EXAMPLES.get(method, MANY) // 3) :]
-    for question, limit in zip(chosen, cycle([1e-9, 1e-3, 0.01])):
-        for ties, mode in product(get_args(Ties), MODES):
+    # A limit that has passed may leave time for a first step, which falsifies many questions.
+    for question, later in zip(chosen, cycle([1e-3, 0.01])):
+        for limit, ties, mode in product((1e-9, later), get_args(Ties), MODES):
             statuses[answer(question, method, ties, mode, limit).status] += 1
     # The first step of auto's attack is made whatever the limit, and falsifies most of these.
     if method != "auto":
