@@ -92,6 +92,7 @@ def one_by_one(
     """Return a certificate with the same tree for each target, its leaves to be enumerated."""
     numbers = ("unit", "sizes", "tables", "table_values", "gates", "gate_values", "diagonal")
     numbers += ("clash_first", "clash_second", "clash_values", "since", "sizes_of_clauses")
+    numbers += ("split_tables", "split_variables", "split_values")
     empty = {name: np.zeros(0, dtype="<i4") for name in (*numbers, "neurons", "signs", "theta")}
     kinds = np.where(np.array(tree) == LEAF, PATTERNS, tree).astype("<i4")
     sections = [_statement(problem, network, "robust", arithmetic, None)]

@@ -197,8 +197,10 @@ def check_random_multipliers(seed: int) -> int:
         return rng.integers(-20, 21, shape)
 
     table, gate = some(tables, 2), some(gates, 4)
+    by = np.flatnonzero(rng.integers(2, size=tables if view.signs.size else 0))
+    split = some(by.size, 2)
     if not squares:
-        table[:, 1] = gate[:, 1] = gate[:, 3] = 0
+        table[:, 1] = gate[:, 1] = gate[:, 3] = split[:, 1] = 0
     numbers = Multipliers(
         3,
         np.arange(tables),
@@ -209,6 +211,9 @@ def check_random_multipliers(seed: int) -> int:
         first,
         second,
         some(first.size) if squares else np.abs(some(first.size)),
+        by,
+        rng.integers(max(1, view.signs.size), size=by.size),
+        split,
     )
     bound = goal.bound(view, numbers)
     compared = 0

@@ -326,6 +326,13 @@ def test_numbers_of_leaves() -> None:
     refused("does not exist", clash_first=-one, clash_second=one, clash_values=one)
     refused("does not exist", clash_first=999 * one, clash_second=one, clash_values=one)
     refused("not known", clash_first=0 * one, clash_second=one, clash_values=one)
+    refused("variable that", split_tables=0 * one, split_variables=-one, split_values=two)
+    refused("variable that", split_tables=0 * one, split_variables=999 * one, split_values=two)
+    refused("twice", split_tables=99 * one, split_variables=0 * one, split_values=two)
+    same = np.zeros(2, int)
+    refused("twice", split_tables=same, split_variables=same, split_values=np.ones((2, 2), int))
+    refused("too large", split_tables=0 * one, split_variables=0 * one, split_values=2**60 * two)
+    refused("no diagonal", split_tables=0 * one, split_variables=0 * one, split_values=two)
     if known.size:
         a, b = (np.array([v]) for v in known[0])
         refused("no diagonal", clash_first=a, clash_second=b, clash_values=-one)

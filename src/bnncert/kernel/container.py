@@ -1,6 +1,6 @@
 """The file format of certificates: sections of compressed JSON and integer arrays.
 
-A file is the line `bnncert certificate 2` and then sections, each
+A file is the line `bnncert certificate 3` and then sections, each
 
     4 bytes   length of the section unpacked, little endian
     4 bytes   length of the section as stored
@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-MAGIC = b"bnncert certificate 2\n"
+MAGIC = b"bnncert certificate 3\n"
 
 #: The longest section, the longest line of JSON in one, and the most numbers.
 MOST_BYTES, MOST_JSON, MOST_NUMBERS = 2**26, 2**20, 2**23
@@ -44,7 +44,7 @@ MOST_DIGITS = 4000
 
 DTYPES = ("|i1", "<i4", "<i8", "<f8")
 
-#: The arrays of clauses, and those of leaves: which of the four counts of a leaf is theirs, and how
+#: The arrays of clauses, and those of leaves: which of the five counts of a leaf is theirs, and how
 #: many numbers each entry has.
 CLAUSE_ARRAYS = ("sizes_of_clauses", "neurons", "signs", "theta")
 LEAF_ARRAYS = (
@@ -56,6 +56,9 @@ LEAF_ARRAYS = (
     ("clash_first", 3, 1),
     ("clash_second", 3, 1),
     ("clash_values", 3, 1),
+    ("split_tables", 4, 1),
+    ("split_variables", 4, 1),
+    ("split_values", 4, 2),
 )
 
 #: The arrays of a region.

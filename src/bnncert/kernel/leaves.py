@@ -7,6 +7,10 @@ Gates: a hidden neuron x above the first layer is a function of its sum u.  For 
     phi(u) >= a + b u + c u^2,       a = min (phi(u) - b u - c u^2)
     0      >= a + b u + c u^2 + e x + g x u,   a = min -(b u + c u^2 + e x + g x u)
 
+and likewise for a table that is split by a variable x, over the u and x that occur together,
+
+    phi(u) >= a + b u + c u^2 + e x + g x u,   a = min (phi(u) - b u - c u^2 - e x - g x u);
+
 for signs that exclude each other  0 = pi (1 + s x_a)(1 + t x_b),  and for inequalities p(x) >= 0 of
 first-layer signs (`input_cuts`)  0 >= -l p(x), l >= 0.  Adding all of them up,
 
@@ -187,7 +191,8 @@ class Goal:
 
     def bound(self, view: View, m: Multipliers) -> Fraction:
         """Compute the lower bound of f at a node that the multipliers prove."""
-        if not any(p.size for p in (m.table_values, m.gate_values, m.diagonal, m.clash_values)):
+        parts = (m.table_values, m.gate_values, m.diagonal, m.clash_values, m.split_values)
+        if not any(part.size for part in parts):
             # A bound by ranges alone has no numbers of its own: the unit of phi is fine enough.
             m = replace(m, shift=min(m.shift, self.unit))
         total, linear = self.constants(view, m)
@@ -222,7 +227,10 @@ class Goal:
         points, numbers = view.tables.points, np.zeros((self.values.shape[0], 2), dtype=np.int64)
         numbers[m.tables] = m.table_values
         rest = self._phi(m.shift) - numbers[:, :1] * points - numbers[:, 1:] * points * points
-        total += sum(_least(rest, view.tables.possible))
+        least = _least(rest, view.tables.possible)
+        for table, value in zip(m.split_tables.tolist(), self._split(view, m, rest), strict=True):
+            least[table] = value
+        total += sum(least)
         place = np.searchsorted(self.gate_variable, m.gates)
         points = view.gates.points[place]
         b, c, e, g = (m.gate_values[:, k : k + 1] for k in range(4))
@@ -234,18 +242,39 @@ class Goal:
         total -= int(np.count_nonzero(m.cut_values)) * (1 + free + free * (free - 1) // 2)
         return total, linear
 
+    def _split(self, view: View, m: Multipliers, rest: Integers) -> list[int]:
+        """Compute the minimum over u and x of every table that is split."""
+        tables, variables, (e, g) = m.split_tables, m.split_variables, m.split_values.T[:, :, None]
+        weights, points = view.tables.weights[tables], view.tables.points[tables]
+        sides = []
+        for sign in (1, -1):
+            # Of two literals that exclude each other, x makes the other one false.
+            false = view.excluded[2 * variables + (sign < 0)]
+            signs = false[:, 1::2].astype(np.int64) - false[:, 0::2]
+            signs[np.arange(variables.size), variables] = sign
+            signs = np.where(view.signs != 0, view.signs, signs)
+            middle = (weights * signs).sum(axis=1)[:, None]
+            reach = (np.abs(weights) * (signs == 0)).sum(axis=1)[:, None]
+            within = view.tables.possible[tables] & (np.abs(points - middle) <= reach)
+            sides.append(_least(rest[tables] - sign * (e + g * points), within))
+        return list(map(min, *sides))
+
     def _check_numbers(self, m: Multipliers) -> None:
         """Raise if a table or gate does not exist, or if sums could exceed 64-bit integers."""
         if not 0 <= m.shift <= FINEST:
             raise RejectedError("a leaf has an impossible unit")
         tables = np.arange(self.values.shape[0])
-        for names, known in ((m.tables, tables), (m.gates, self.gate_variable)):
+        given = (m.tables, tables), (m.gates, self.gate_variable), (m.split_tables, tables)
+        for names, known in given:
             # Not np.unique, which imports the masked arrays of NumPy.
             named = set(names.tolist())
             if len(named) != names.size or not named.issubset(known.tolist()):
                 raise RejectedError("a leaf names a table or gate that does not exist, or twice")
+        if np.any((m.split_variables < 0) | (m.split_variables >= self.skeleton.size)):
+            raise RejectedError("a leaf splits a table by a variable that does not exist")
         reach = max(1, self.tables.rows.reach, self.gates.rows.reach)
-        parts = (m.table_values, m.gate_values, m.diagonal, m.clash_values, m.cut_values)
+        parts = [m.table_values, m.gate_values, m.diagonal, m.clash_values, m.cut_values]
+        parts.append(m.split_values)
         largest = max(max(-int(p.min(initial=0)), int(p.max(initial=0))) for p in parts)
         _small(largest * reach * reach * (sum(p.size for p in parts) + 4))
 
@@ -279,15 +308,21 @@ class Goal:
             constant += int((b * shift + c * shift * shift).sum())
             linear += (b + 2 * c * shift) @ rows
             form[1:, 1:] += (2 * c * rows.T) @ rows
-        # e x + g x u of the gates, x being known or not.
-        e, g, own = m.gate_values[:, 2], m.gate_values[:, 3], signs[m.gates]
-        product, single = g[:, None] * rows, e + g * shift
-        constant += int((own * single).sum())
-        linear += own @ product
-        at = place[m.gates[own == 0]]
-        linear[at] += single[own == 0]
-        form[at + 1, 1:] += product[own == 0]
-        form[1:, at + 1] += product[own == 0].T
+        # e x + g x u of gates and split tables, x being known or not.
+        for sums, index, variables, numbers in (
+            (self.gates, gates, m.gates, m.gate_values[:, 2:]),
+            (self.tables, m.split_tables, m.split_variables, m.split_values),
+        ):
+            (e, g), own = numbers.T, signs[variables]
+            shift, rows = sums.weights[index] @ signs, sums.weights[index][:, free]
+            product, single = g[:, None] * rows, e + g * shift
+            constant += int((own * single).sum())
+            linear += own @ product
+            at = place[variables[own == 0]]
+            np.add.at(linear, at, single[own == 0])
+            both = np.zeros((n, n), dtype=np.int64)
+            np.add.at(both, at, product[own == 0])
+            form[1:, 1:] += both + both.T
         first, second, pi = m.clash_first, m.clash_second, m.clash_values
         if np.any((np.minimum(first, second) < 0) | (np.maximum(first, second) >= 2 * signs.size)):
             raise RejectedError("a leaf names a clash that does not exist")

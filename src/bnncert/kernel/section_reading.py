@@ -68,6 +68,9 @@ class Multipliers:
     clash_first: Integers
     clash_second: Integers
     clash_values: Integers
+    split_tables: Integers
+    split_variables: Integers
+    split_values: Integers
     #: Multipliers of the target's inequalities.
     cut_values: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
@@ -75,7 +78,7 @@ class Multipliers:
     def none() -> Multipliers:
         """Make the multipliers of a bound by ranges alone."""
         z, two, four = np.zeros(0, np.int64), np.zeros((0, 2), np.int64), np.zeros((0, 4), np.int64)
-        return Multipliers(FINEST, z, two, z, four, z, z, z, z)
+        return Multipliers(FINEST, z, two, z, four, z, z, z, z, z, z, two)
 
 
 def read_clauses(
@@ -115,9 +118,9 @@ def read_leaves(section: Section, cuts: int) -> Iterator[Multipliers]:
     unit, sizes = section.integers("unit"), section.integers("sizes")
     arrays = {name: section.integers(name) for name, _, _ in LEAF_ARRAYS}
     most = max(array.size for array in arrays.values())
-    if sizes.size != 4 * unit.size or np.any((sizes < 0) | (sizes > most)):
+    if sizes.size != 5 * unit.size or np.any((sizes < 0) | (sizes > most)):
         raise UnreadableError("section nodes: sizes do not add up")
-    counts = sizes.reshape(-1, 4)
+    counts = sizes.reshape(-1, 5)
     total = counts.sum(axis=0)
     if any(arrays[name].size != width * total[k] for name, k, width in LEAF_ARRAYS):
         raise UnreadableError("section nodes: lists of the wrong length")
@@ -126,7 +129,7 @@ def read_leaves(section: Section, cuts: int) -> Iterator[Multipliers]:
         given = section.integers("cut_values")
     if given.size != cuts * unit.size:
         raise UnreadableError("section nodes: lists of the wrong length")
-    start = np.zeros(4, dtype=np.int64)
+    start = np.zeros(5, dtype=np.int64)
     rows = given.reshape(unit.size, cuts)
     for shift, count, row in zip(unit.tolist(), counts, rows, strict=True):
         part: dict[str, Integers] = {}

@@ -31,7 +31,13 @@ from bnncert.engine.relaxations.reduced.problem import Lattice, ReducedProblem, 
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.search.restrict import Restriction, with_interior
 from bnncert.engine.search.trace import Trace
-from bnncert.engine.search.warm_start import NodeMultipliers, Numbering, carried
+from bnncert.engine.search.warm_start import (
+    NodeMultipliers,
+    Numbering,
+    carried,
+    split_node,
+    splits_of,
+)
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel.container import RejectedError
 from bnncert.kernel.geometry import Geometry
@@ -60,7 +66,9 @@ CARRIED_MARGIN = 1e-9
 class LeafProblem:
     """The reduced problem of one node, and the numbers of its tables and gates in the goal."""
 
-    def __init__(self, goal: Goal, view: View, phi: FloatArray) -> None:
+    def __init__(
+        self, goal: Goal, view: View, phi: FloatArray, splits: IntArray | None = None
+    ) -> None:
         self.goal, self.view = goal, view
         free = view.free
         self.free = free
@@ -114,6 +122,15 @@ class LeafProblem:
             pair_second=second[distinct].astype(np.int64),
             cuts=self._cuts(),
         )
+        if splits is not None:
+            self.problem = split_node(self._restriction(goal.values.shape[0]), splits).problem
+
+    def _restriction(self, tables: int) -> Restriction:
+        """Return the problem as a node of the goal, idle gates being numbered after its tables."""
+        number = np.append(self.tables, tables + self.idle)
+        shift = np.append(self.table_shift, self.idle_shift)
+        signs, gates, gate_shift = self.view.signs, self.gates, self.gate_shift
+        return Restriction(self.problem, self.free, signs, number, shift, gates, gate_shift)
 
     def _cuts(self) -> InputCuts | None:
         """Return the inequalities of first-layer signs that the checker knows."""
@@ -186,10 +203,7 @@ class LeafProblem:
         if not self.problem.size:
             return None
         relaxation = relax_reduced(self.problem)
-        tables = np.append(self.tables, numbering.tables + self.idle)
-        shift = np.append(self.table_shift, self.idle_shift)
-        signs, gates, gate_shift = self.view.signs, self.gates, self.gate_shift
-        left = Restriction(self.problem, self.free, signs, tables, shift, gates, gate_shift)
+        left = self._restriction(numbering.tables)
         found = carried(kept, numbering, left, relaxation, CARRIED_MARGIN)
         return None if found is None else self._accepted(relaxation.dual_point(found), least)
 
@@ -218,7 +232,10 @@ class LeafProblem:
         gate = np.zeros((self.gates.size + self.idle.size, 4))
         gate[: self.gates.size] = c.gates_over(self.gate_shift)
         gate[self.gates.size :, :2] = moved[count:]
-        parts = (table, gate, c.diagonal, c.pair, c.cut)
+        splits = splits_of(self._restriction(self.goal.values.shape[0]))
+        own = np.searchsorted(self.tables, splits[0])
+        split = c.splits_over(self.table_shift[own])
+        parts = (table, gate, c.diagonal, c.pair, c.cut, split)
         if not all(np.all(np.isfinite(p)) for p in parts):
             return None
         largest = max(float(np.abs(p).max(initial=0.0)) for p in parts)
@@ -239,6 +256,9 @@ class LeafProblem:
             renumbered(first, self.free),
             renumbered(second, self.free),
             _rounded(c.pair, unit),
+            splits[0],
+            splits[1],
+            _rounded(split, unit),
             _rounded(c.cut, unit),
         )
         return self._repaired(result)
@@ -329,7 +349,17 @@ class Translation:
         placed = np.flatnonzero(self._place >= 0)
         kappa[self._place[placed]] = found.kappa[placed]
         keys, values = self._pairs(found)
-        return NodeMultipliers(tables, gates, kappa, keys, values, found.cuts)
+        splits, by = self._splits(found)
+        return NodeMultipliers(tables, gates, kappa, keys, values, found.cuts, splits, by)
+
+    def _splits(self, found: NodeMultipliers) -> tuple[IntArray, FloatArray]:
+        """Return the splits of tables and variables that the checker has, and their e and g."""
+        table, variable = found.splits
+        placed = (self._tables[table] >= 0) & (self._place[variable] >= 0)
+        table, variable = table[placed], variable[placed]
+        sign = self._sign[variable]
+        by = found.split_values[placed] * np.stack([sign, sign * self._table_flip[table]], axis=1)
+        return np.stack([self._tables[table], self._place[variable]]), by
 
     def _pairs(self, found: NodeMultipliers) -> tuple[IntArray, FloatArray]:
         """Return the keys of conflicting pairs, sorted, and their multipliers."""

@@ -355,10 +355,11 @@ class _Work:
                 return ProofNode(int(shared[0]))
         if guide and guide[0].by_patterns and self._closed_by_patterns(path):
             return ProofNode(PATTERNS)
-        problem = LeafProblem(self.goal, view, self.phi)
-        if guide and guide[0].multipliers is not None:
+        kept = guide[0].multipliers if guide else None
+        problem = LeafProblem(self.goal, view, self.phi, None if kept is None else kept.splits)
+        if kept is not None:
             assert self.numbering is not None
-            numbers = problem.carried(guide[0].multipliers, self.numbering, self.least)
+            numbers = problem.carried(kept, self.numbering, self.least)
             if numbers is not None:
                 return ProofNode(BOUND, numbers)
         numbers, moments = problem.solve(self.deadline, self.least, self.enough)

@@ -15,10 +15,10 @@ from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.search.trace import ClauseTrace, EliminationTrace, PatternTrace, SearchRecord
 from bnncert.engine.verdict import Counterexample
 from bnncert.errors import InputError
-from bnncert.kernel.container import RejectedError, Section, UnreadableError, Writer
+from bnncert.kernel.container import LEAF_ARRAYS, RejectedError, Section, UnreadableError, Writer
 from bnncert.kernel.input_cuts import CutNumbers
 from bnncert.kernel.proof import BOUND
-from bnncert.kernel.section_reading import Clauses, joined
+from bnncert.kernel.section_reading import Clauses, Multipliers, joined
 from bnncert.kernel.space import Space
 from bnncert.kernel.statement import Statement, classification
 from bnncert.model.description import SignZero
@@ -364,21 +364,15 @@ def _nodes(nodes: Sequence[ProofNode]) -> Section:
         "since": _small(since),
         **_clause_arrays(learned),
         "unit": _small([m.shift for m in numbers]),
-        "sizes": _small(
-            [[m.tables.size, m.gates.size, m.diagonal.size, m.clash_values.size] for m in numbers]
-        ),
+        "sizes": together([_sizes(m) for m in numbers]),
     }
-    for name in (
-        "tables",
-        "table_values",
-        "gates",
-        "gate_values",
-        "diagonal",
-        "clash_first",
-        "clash_second",
-        "clash_values",
-    ):
+    for name, _, _ in LEAF_ARRAYS:
         arrays[name] = together([getattr(m, name) for m in numbers])
     if any(m.cut_values.size for m in numbers):
         arrays["cut_values"] = together([m.cut_values for m in numbers])
     return Section("nodes", {}, arrays)
+
+
+def _sizes(m: Multipliers) -> list[int]:
+    parts = m.tables, m.gates, m.diagonal, m.clash_values, m.split_tables
+    return [part.size for part in parts]

@@ -20,7 +20,7 @@ from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.search import warm_start
 from bnncert.engine.search.branching import objective_values
 from bnncert.engine.search.restrict import Restriction, Restrictor
-from bnncert.engine.search.warm_start import IdleParts, Numbering, find_idle, pair_keys, without
+from bnncert.engine.search.warm_start import NodeParts, Numbering, choose_parts, pair_keys, thinned
 from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel import check
 from bnncert.model.loading import load_demo_images, load_demo_network
@@ -31,6 +31,8 @@ from tests.kernel.input_cuts import crossing
 from tests.strategies import NORMS, few, regions, tiny_networks
 
 SOME = few(40)
+
+NO_SPLITS = np.zeros((2, 0), dtype=np.int64)
 
 
 def root_of(problem: ReducedProblem) -> Restriction | None:
@@ -51,9 +53,9 @@ def test_f_without_some_parts_is_never_above_f(data: st.DataObject) -> None:
     tables = data.draw(st.lists(st.sampled_from(root.tables.tolist()))) if root.tables.size else []
     keys = pair_keys(root, numbering.size).tolist()
     pairs = data.draw(st.lists(st.sampled_from(keys))) if keys else []
-    idle = IdleParts(np.array(tables, dtype=np.int64), np.sort(np.array(pairs, dtype=np.int64)))
+    left_out = np.array(tables, dtype=np.int64), np.sort(np.array(pairs, dtype=np.int64))
     with patch.object(warm_start, "WORTH_IT", 0):
-        thin = without(root, idle, numbering)
+        thin = thinned(root, NodeParts(*left_out, NO_SPLITS), numbering)
     assert thin.problem.pair_first.size == len(keys) - len(set(pairs))
     assert thin.problem.table.rows.shape[0] == root.tables.size - len(set(tables))
     signs = np.array(list(product([-1, 1], repeat=root.free.size)), dtype=np.int8)
@@ -102,20 +104,22 @@ def test_parts_that_the_moments_need_come_back() -> None:
     root, numbering = root_of(problem), Numbering.of(problem)
     assert root is not None
 
-    def solved(idle: IdleParts) -> tuple[float, IdleParts]:
-        thin = without(root, idle, numbering)
+    def solved(parts: NodeParts) -> tuple[float, NodeParts]:
+        thin = thinned(root, parts, numbering)
         relaxation = relax_reduced(thin.problem)
         found = solve_structured(relaxation.program, Deadline(None), tolerance=1e-3)
         dual = relaxation.dual_point(found.multipliers)
-        later = find_idle(root, thin, numbering, dual, found.moments, found.probabilities[0])
+        given = found.moments, found.probabilities, root.free
+        later = choose_parts(root, thin, numbering, dual, *given)
         return dual.bound(thin.problem), later
 
     nothing = np.zeros(0, dtype=np.int64)
-    whole, idle = solved(IdleParts(nothing, nothing))
+    whole, idle = solved(NodeParts(nothing, nothing, NO_SPLITS))
     assert 0.1 < idle.tables.size / root.tables.size < 0.9
     fewer, _ = solved(idle)
     assert whole - 1.0 < fewer
-    half, later = solved(IdleParts(root.tables[::2], np.sort(pair_keys(root, numbering.size))[::2]))
+    every_other = root.tables[::2], np.sort(pair_keys(root, numbering.size))[::2]
+    half, later = solved(NodeParts(*every_other, NO_SPLITS))
     assert half < whole - 10.0
     better, _ = solved(later)
     assert better > half + 10.0

@@ -101,9 +101,9 @@ def test_only_points_that_floats_do_not_rule_out_are_replayed() -> None:
         tree.confirm = accept
         return tree.search(Deadline(None)).status == "proved"
 
-    assert confirm(demo_tree(0.5, 9))
+    assert confirm(demo_tree(0.75, 24))
     assert offered == []
-    tree = demo_tree(0.5, 9)
+    tree = demo_tree(0.75, 24)
     with patch.object(type(tree.objective), "is_clearly_met", lambda *_: False):
         assert confirm(tree)
     assert offered and min(offered) > 0
@@ -178,16 +178,16 @@ def test_the_frontier_keeps_every_node_in_any_order() -> None:
 
 
 def test_a_node_that_runs_out_of_memory_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = demo_tree(0.5, 9, max_nodes=5)
+    tree = demo_tree(0.5, 9, max_nodes=3)
     before = tree.search(Deadline(60)).lower
     nodes = {n.number for n in tree.open.take()}
     assert nodes
-    tree = demo_tree(0.5, 9, max_nodes=5)
+    tree = demo_tree(0.5, 9, max_nodes=3)
     tree.search(Deadline(60))
     monkeypatch.setattr(tree, "_visit", _raise_memory_error)
     tree.options = replace(tree.options, max_nodes=100)
     outcome = tree.search(Deadline(60))
-    assert (outcome.status, outcome.exhausted, outcome.nodes) == ("interrupted", True, 6)
+    assert (outcome.status, outcome.exhausted, outcome.nodes) == ("interrupted", True, 4)
     assert outcome.lower == before
     assert {n.number for n in tree.open.take()} == nodes
 

@@ -41,6 +41,7 @@ from bnncert.engine.relaxations.reduced.relaxation import (
     multipliers_of,
     relax_reduced,
 )
+from bnncert.engine.relaxations.reduced.table_splits import choose_splits, split
 from bnncert.engine.solvers.conic_back_ends import conic_solver
 from bnncert.engine.solvers.low_rank import LowRankSolution, solve_low_rank
 from bnncert.engine.solvers.structured import StructuredSolution, solve_structured
@@ -104,6 +105,8 @@ class RelaxationAnswer:
     primal: float = np.inf
     #: Second moments of the input, if it is coupled.
     inputs: FloatArray | None = None
+    #: The distributions of the tables that are not split.
+    probabilities: FloatArray | None = None
 
 
 def solve_relaxation(
@@ -198,6 +201,7 @@ def _answer(
     solver: str, relaxation: ReducedRelaxation, found: StructuredSolution | LowRankSolution
 ) -> RelaxationAnswer:
     signs = relaxation.problem.size + 1
+    given = found.probabilities[0] if isinstance(found, StructuredSolution) else None
     return RelaxationAnswer(
         solver,
         found.status,
@@ -206,6 +210,7 @@ def _answer(
         found.moments[:signs, :signs],
         relaxation.value(found.primal),
         found.moments[signs:, signs:],
+        given,
     )
 
 
@@ -276,12 +281,19 @@ def bound_problem(
     if presolved is not None and worth:
         current, coupled = bounding.coupled(current, presolved)
         answer = coupled or answer
-    for _ in range(rounds):
+    for number in range(rounds):
         if (decide and best.proved) or context.deadline.passed():
             break
         if answer.moments is None or (decide and not _hopeful(problem, answer.primal, HOPEFUL)):
             break
-        current, added = add_cuts(current, answer.moments, 3 * problem.size)
+        added = 0
+        if not number and presolved is not None and answer.probabilities is not None:
+            given = answer.moments, answer.probabilities
+            among = presolved.owner_layer[problem.variables] == 0
+            tables, variables = choose_splits(current, *given, among)
+            current, added = split(current, tables, variables), tables.size
+        if not added:
+            current, added = add_cuts(current, answer.moments, 3 * problem.size)
         if not added:
             break
         answer = bounding.solve(current)
@@ -335,11 +347,12 @@ class _Bounding:
             dual = relaxation.dual_point(found.multipliers)
             return ComponentAnswer(dual, found.moments, found.primal)
 
-        is_apart = problem.coupling is None and problem.cuts is None
+        is_apart = problem.coupling is None and problem.cuts is None and problem.splits is None
         if problem.size >= WORTH_PARTS and is_apart:
-            split = split_bound(problem, solve_part)
-            lower, dual, parts = split.lower, split.dual, split.parts
-            answer = replace(answers[-1], moments=split.moments, primal=split.primal)
+            apart = split_bound(problem, solve_part)
+            lower, dual, parts = apart.lower, apart.dual, apart.parts
+            answer = replace(answers[-1], moments=apart.moments, primal=apart.primal)
+            answer.probabilities = answer.probabilities if parts == 1 else None
             answer.iterations = sum(a.iterations for a in answers)
         else:
             dual = solve_part(problem, True).dual
@@ -355,6 +368,7 @@ class _Bounding:
                 "inputs": 0 if problem.coupling is None else problem.coupling.size,
                 "input cuts": 0 if problem.cuts is None else problem.cuts.count,
                 "tables": int(problem.table.rows.shape[0]),
+                "split tables": 0 if problem.splits is None else problem.splits.tables.size,
                 "gates": int(problem.gates.rows.shape[0]),
                 "clashes": int(problem.pair_first.size),
                 "unknowns": unknowns,
@@ -415,7 +429,8 @@ class _Bounding:
     def details(self) -> dict[str, Any]:
         """Return the last relaxation without cuts, those with cuts, and the ones before."""
         first = self.stages[0]["tables"]
-        before = sum(s["tables"] == first for s in self.stages) - 1
+        plain = (s["tables"] == first and not s["split tables"] for s in self.stages)
+        before = sum(plain) - 1
         rounds = self.stages[before:]
         if rounds[0]["inputs"] or rounds[0]["input cuts"]:
             rounds[0]["solver"] += "+y"

@@ -20,7 +20,7 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray, SignArray
 from bnncert.engine.relaxations.reduced.patterns import cut_start
 from bnncert.engine.search.restrict import Restriction
-from bnncert.engine.search.warm_start import IdleParts, NodeMultipliers
+from bnncert.engine.search.warm_start import NodeMultipliers, NodeParts
 
 #: The share of the parent in the start.
 SHARE = 0.8
@@ -52,11 +52,24 @@ class ParentMoments:
         mean = rows @ moments[0, 1:]
         square = np.einsum("ji,ik,jk->j", rows, moments[1:, 1:], rows, optimize=True)
         width = np.sqrt(np.maximum(1.0, square - mean**2))
-        bell = np.exp(-0.5 * ((points - mean[:, None]) / width[:, None]) ** 2) + LEAST_DENSITY
-        start = [bell / bell.sum(axis=1, keepdims=True), np.zeros_like(problem.gates.points)]
+        start = [_normal(points, mean, width), np.zeros_like(problem.gates.points)]
+        splits = problem.splits
+        if splits is not None:
+            start[0] = start[0][problem.whole]
+            # Where the sign is what u and its own mean make likely.
+            own, side = splits.tables, moments[0, 1 + splits.variables]
+            likely = (1 + splits.signs * side[:, None]) / 2
+            share = _normal(splits.points, mean[own], width[own]) * likely
+            start.append(share / share.sum(axis=1, keepdims=True))
         if problem.cuts is not None:
             start.append(cut_start(problem.cuts, moments))
         return moments, start
+
+
+def _normal(points: FloatArray, mean: FloatArray, width: FloatArray) -> FloatArray:
+    """Return densities on points, with a mean and a width for each row."""
+    bell = np.exp(-0.5 * ((points - mean[:, None]) / width[:, None]) ** 2) + LEAST_DENSITY
+    return np.asarray(bell / bell.sum(axis=1, keepdims=True))
 
 
 #: Approximate bytes of a node besides its signs.
@@ -74,8 +87,8 @@ class OpenNode:
     bound: float
     number: int = 0
     start: NodeMultipliers | None = None
-    #: The parts that the relaxation of this node leaves out.
-    idle: IdleParts | None = None
+    #: The parts that the relaxation of this node leaves out, and those that it splits.
+    parts: NodeParts | None = None
     #: The moments of the parent.
     moments: ParentMoments | None = None
 
@@ -91,7 +104,7 @@ class OpenNode:
     @property
     def bytes(self) -> int:
         """The approximate memory of the node."""
-        parts = (self.start, self.idle, self.moments)
+        parts = (self.start, self.parts, self.moments)
         return int(self.signs.nbytes) + OVERHEAD + sum(p.bytes for p in parts if p is not None)
 
 

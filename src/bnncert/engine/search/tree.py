@@ -45,13 +45,13 @@ from bnncert.engine.search.frontier import Frontier, OpenNode, ParentMoments
 from bnncert.engine.search.patterns.enumeration import Compilation
 from bnncert.engine.search.restrict import Restriction, Restrictor, sum_of_minima
 from bnncert.engine.search.warm_start import (
-    IdleParts,
     NodeMultipliers,
+    NodeParts,
     Numbering,
-    find_idle,
+    choose_parts,
     keep,
     start_from,
-    without,
+    thinned,
 )
 from bnncert.engine.solvers.structured import Iterate, Iteration, solve_structured
 from bnncert.engine.solvers.structured_program import (
@@ -194,7 +194,7 @@ class _Split:
     bound: float
     variable: int | None
     start: NodeMultipliers | None
-    idle: IdleParts | None = None
+    parts: NodeParts | None = None
     moments: ParentMoments | None = None
 
 
@@ -291,7 +291,7 @@ class Tree:
             for sign in (1, -1):
                 child = node.signs.copy()
                 child[found.variable] = sign
-                self.push(OpenNode(child, found.bound, 0, found.start, found.idle, found.moments))
+                self.push(OpenNode(child, found.bound, 0, found.start, found.parts, found.moments))
         return False
 
     def push(self, node: OpenNode) -> None:
@@ -381,7 +381,7 @@ class Tree:
             if bound > -np.inf or self.outcome.point is not None:
                 return None
         thorough = not node.depth or self.evaluate is not None
-        bound, moments, kept, idle = self._relaxation(left, node, deadline, thorough)
+        bound, moments, kept, parts = self._relaxation(left, node, deadline, thorough)
         bound = max(bound, least)
         rounded = self.objective.round_up(bound)
         if self._enough(rounded):
@@ -411,7 +411,7 @@ class Tree:
         diagonal = None if kept is None else kept.kappa[left.free]
         place = choose_variable(problem, moments, np.searchsorted(left.free, candidates), diagonal)
         parent = None if moments is None else ParentMoments(left.free, moments)
-        return _Split(bound, int(left.free[place]), kept, idle, parent)
+        return _Split(bound, int(left.free[place]), kept, parts, parent)
 
     def _enumerate(self, left: Restriction, deadline: Deadline) -> float:
         """Return a bound above the goal if no pattern of the node reaches it, else -inf."""
@@ -443,9 +443,11 @@ class Tree:
 
     def _relaxation(
         self, left: Restriction, node: OpenNode, deadline: Deadline, thorough: bool
-    ) -> tuple[float, FloatArray | None, NodeMultipliers | None, IdleParts | None]:
+    ) -> tuple[float, FloatArray | None, NodeMultipliers | None, NodeParts | None]:
         """Bound f; unless `thorough`, stop when the bound cannot reach the goal."""
-        whole, left = left, without(left, node.idle, self.numbering)
+        whole = left
+        if node.parts is not None:
+            left = thinned(left, node.parts, self.numbering)
         problem = left.problem
         if not problem.size:
             return -np.inf, None, None, None
@@ -490,9 +492,9 @@ class Tree:
             probabilities = solution.probabilities
         dual = relaxation.dual_point(solution.multipliers)
         kept = keep(self.numbering, left, dual)
-        tables, found = solution.probabilities[0], solution.moments
-        idle = find_idle(whole, left, self.numbering, dual, found, tables)
-        return dual.bound(problem), found, kept, idle
+        found, given = solution.moments, solution.probabilities
+        parts = choose_parts(whole, left, self.numbering, dual, found, given, self.inputs)
+        return dual.bound(problem), found, kept, parts
 
     @cached_property
     def _nearest(self) -> NearestPoints | None:

@@ -10,7 +10,8 @@ allow a table to have its least value with probability one, its quadratic is 0 a
 the table is worth its least value.  Leaving it out therefore costs nothing there, and little in the
 children, while the time of a relaxation grows with the third power of the number of tables and
 pairs.  The same holds for pairs with small multipliers.  The moments of every node show which of
-the parts that it left out its children need.  Any choice gives a valid bound.
+the parts that it left out its children need.  They also show by which signs its children split
+tables (`reduced.table_splits`), besides those that it has split.  Any choice gives a valid bound.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bnncert.engine.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.engine.relaxations.reduced.dual_point import DualPoint
 from bnncert.engine.relaxations.reduced.problem import Lattice, ReducedProblem
 from bnncert.engine.relaxations.reduced.relaxation import ReducedRelaxation
+from bnncert.engine.relaxations.reduced.table_splits import choose_splits, split
 from bnncert.engine.search.restrict import Restriction
 from bnncert.engine.solvers.structured_program import StructuredMultipliers, starting_point
 
@@ -59,12 +61,15 @@ class NodeMultipliers:
     pairs: FloatArray
     #: Multipliers of the cuts that the input implies, which are the same in every node.
     cuts: FloatArray = field(default_factory=lambda: np.zeros(0))
+    #: The tables that are split, and the variables that split them.
+    splits: IntArray = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
+    #: (splits, 2): e and g of  e x + g x u.
+    split_values: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
 
     @property
     def bytes(self) -> int:
         """The approximate memory of the multipliers."""
-        parts = (self.tables, self.gates, self.kappa, self.pair_keys, self.pairs, self.cuts)
-        return int(sum(p.nbytes for p in parts)) + 600
+        return int(sum(part.nbytes for part in vars(self).values())) + 600
 
 
 def pair_keys(left: Restriction, size: int) -> IntArray:
@@ -87,7 +92,32 @@ def keep(numbering: Numbering, left: Restriction, found: DualPoint) -> NodeMulti
     kappa[left.free] = found.diagonal[1:]
     keys = pair_keys(left, numbering.size)
     order = np.argsort(keys)
-    return NodeMultipliers(tables, gates, kappa, keys[order], found.pair[order], found.cut)
+    multipliers = NodeMultipliers(tables, gates, kappa, keys[order], found.pair[order], found.cut)
+    splits = left.problem.splits
+    if splits is None:
+        return multipliers
+    shift = left.table_shift[splits.tables]
+    return replace(multipliers, splits=splits_of(left), split_values=found.splits_over(shift))
+
+
+def splits_of(left: Restriction) -> IntArray:
+    """Return the tables of a node that are split, and their variables, by the numbering."""
+    splits = left.problem.splits
+    if splits is None:
+        return np.zeros((2, 0), dtype=np.int64)
+    return np.stack([left.tables[splits.tables], left.free[splits.variables]])
+
+
+def split_node(left: Restriction, splits: IntArray) -> Restriction:
+    """Return a node with those splits of the numbering that it can have."""
+    tables, variables = splits
+    place = np.full(max(int(left.tables.max(initial=-1)), int(tables.max(initial=-1))) + 1, -1)
+    place[left.tables] = np.arange(left.tables.size)
+    kept = (place[tables] >= 0) & (left.signs[variables] == 0)
+    if not kept.any():
+        return left
+    variables = np.searchsorted(left.free, variables[kept])
+    return replace(left, problem=split(left.problem, place[tables[kept]], variables))
 
 
 def start_from(
@@ -151,6 +181,13 @@ def _features(
     sign = left.signs[numbering.outputs[gate]]
     linear[idle] += kept.gates[gate, 0] + sign * kept.gates[gate, 3]
     square[idle] += kept.gates[gate, 1]
+    # So it is for a table whose split has been fixed.
+    by = np.zeros((kept.tables.shape[0], 2))
+    variable = np.full(kept.tables.shape[0], -1)
+    by[kept.splits[0]], variable[kept.splits[0]] = kept.split_values, kept.splits[1]
+    by, variable = by[left.tables], variable[left.tables]
+    known = np.where(variable >= 0, left.signs[variable], 0)
+    linear += known * by[:, 1]
     linear += 2 * square * left.table_shift
     table_norm, gate_norm = relaxation.table_norm, relaxation.gate_norm
     tables = np.stack([0 * linear, linear * table_norm, square * table_norm**2], axis=1)
@@ -158,7 +195,16 @@ def _features(
     straight = straight + 2 * bent * left.gate_shift
     alone = alone + product * left.gate_shift
     parts = [0 * alone, straight * gate_norm, bent * gate_norm**2, alone, product * gate_norm]
-    families = [tables / relaxation.scale, np.stack(parts, axis=1) / relaxation.scale]
+    families = [tables[left.problem.whole], np.stack(parts, axis=1)]
+    splits = left.problem.splits
+    if splits is not None:
+        own = splits.tables
+        same = variable[own] == left.free[splits.variables]
+        alone, product = np.where(same, by[own].T, 0.0)
+        alone = alone + product * left.table_shift[own]
+        product = product * table_norm[own]
+        families.append(np.hstack([tables[own], np.stack([alone, product], axis=1)]))
+    families = [family / relaxation.scale for family in families]
     if left.problem.cuts is not None:
         count = left.problem.cuts.count
         used = kept.cuts if kept.cuts.size == count else np.zeros(count)
@@ -182,23 +228,30 @@ WORTH_IT = 300
 
 
 @dataclass(frozen=True, eq=False)
-class IdleParts:
-    """Numbers of tables and sorted keys of pairs of a numbering."""
+class NodeParts:
+    """What the relaxation of a node leaves out, and what it splits, by a numbering."""
 
+    #: Numbers of tables and sorted keys of pairs that are left out.
     tables: IntArray
     pairs: IntArray
+    #: Numbers of tables that are split, and their variables.
+    splits: IntArray
 
     @property
     def bytes(self) -> int:
         """The approximate memory."""
-        return int(self.tables.nbytes + self.pairs.nbytes)
+        return int(self.tables.nbytes + self.pairs.nbytes + self.splits.nbytes)
 
 
-def without(left: Restriction, idle: IdleParts | None, numbering: Numbering) -> Restriction:
-    """Return a node without some of its tables and pairs."""
+def thinned(left: Restriction, parts: NodeParts, numbering: Numbering) -> Restriction:
+    """Return a node without some of its tables and pairs, and with others split."""
+    return split_node(_without(left, parts, numbering), parts.splits)
+
+
+def _without(left: Restriction, idle: NodeParts, numbering: Numbering) -> Restriction:
     problem = left.problem
     unknowns = problem.links + problem.size + problem.pair_first.size
-    if idle is None or unknowns < WORTH_IT:
+    if unknowns < WORTH_IT:
         return left
     live = ~np.isin(left.tables, idle.tables)
     pairs = ~np.isin(pair_keys(left, numbering.size), idle.pairs)
@@ -218,15 +271,16 @@ def without(left: Restriction, idle: IdleParts | None, numbering: Numbering) -> 
     return replace(left, problem=thin, tables=left.tables[live], table_shift=shift)
 
 
-def find_idle(
+def choose_parts(
     left: Restriction,
     thin: Restriction,
     numbering: Numbering,
     found: DualPoint,
     moments: FloatArray,
-    probabilities: FloatArray,
-) -> IdleParts:
-    """Return the parts of a node that its children leave out.
+    probabilities: list[FloatArray],
+    inputs: IntArray,
+) -> NodeParts:
+    """Return the parts of a node that its children leave out, and those that they split.
 
     Parameters
     ----------
@@ -234,18 +288,36 @@ def find_idle(
         The whole node, and what was solved of it.
     found, moments, probabilities
         The solution: multipliers, moments, and the distributions of its tables.
+    inputs
+        The variables that may split a table.
     """
     problem = left.problem
     idle: BoolArray = _has_least_values(problem, moments)
     solved = np.isin(left.tables, thin.tables)
-    least = thin.problem.values <= thin.problem.values.min(axis=1, keepdims=True, initial=np.inf)
-    idle[solved] = (probabilities * least).sum(axis=1) >= LEAST_SHARE
+    idle[solved] = _least_shares(thin.problem, probabilities) >= LEAST_SHARE
     keys = pair_keys(left, numbering.size)
     rare = _probabilities(problem, moments) < RARE
     solved = np.isin(keys, pair_keys(thin, numbering.size))
     size = np.abs(found.pair)
     rare[solved] = size < SMALL_SHARE * size.mean() if size.size else False
-    return IdleParts(left.tables[idle], np.sort(keys[rare]))
+    among = np.isin(thin.free, inputs)
+    tables, variables = choose_splits(thin.problem, moments, probabilities[0], among)
+    chosen = np.stack([thin.tables[tables], thin.free[variables]])
+    splits = np.hstack([splits_of(thin), chosen])
+    return NodeParts(left.tables[idle], np.sort(keys[rare]), splits)
+
+
+def _least_shares(problem: ReducedProblem, probabilities: list[FloatArray]) -> FloatArray:
+    """Return the probability with which each table has its least value."""
+    least = problem.values.min(axis=1, initial=np.inf)
+    shares = np.zeros(least.size)
+    whole, splits = problem.whole, problem.splits
+    reached = problem.values[whole] <= least[whole, None]
+    shares[whole] = (probabilities[0] * reached).sum(axis=1)
+    if splits is not None:
+        reached = splits.values <= least[splits.tables, None]
+        shares[splits.tables] = (probabilities[2] * reached).sum(axis=1)
+    return shares
 
 
 def _has_least_values(problem: ReducedProblem, moments: FloatArray) -> BoolArray:

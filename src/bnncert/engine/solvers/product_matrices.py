@@ -168,7 +168,8 @@ class ProductMatrices:
             part = weights[start:stop]
             a, b = self._units(left), self._units(right)
             if a is not None and b is not None:
-                np.add.at(total, (a, b), part)
+                # A unit vector that all matrices share is listed once.
+                np.add.at(total, tuple(np.broadcast_to(i, part.shape) for i in (a, b)), part)
             elif a is not None or b is not None:
                 unit, rows = (a, right) if a is not None else (b, left)
                 assert unit is not None

@@ -31,11 +31,17 @@ class DualPoint:
     input: FloatArray = field(default_factory=lambda: np.zeros((0, 3)))
     #: The multiplier >= 0 of each cut z'Cz >= 0.
     cut: FloatArray = field(default_factory=lambda: np.zeros(0))
+    #: (splits, 2): e and g of  b u + c u^2 + e x + g x u.
+    split: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
 
     def tables_over(self, shift: FloatArray) -> FloatArray:
         """Return b and c with u - shift in place of u, without the constants that this adds."""
         linear, square = self.table.T
         return np.stack([linear - 2 * square * shift, square], axis=1)
+
+    def splits_over(self, shift: FloatArray) -> FloatArray:
+        """Return e and g of splits with u - shift in place of u."""
+        return np.stack([self.split[:, 0] - self.split[:, 1] * shift, self.split[:, 1]], axis=1)
 
     def gates_over(self, shift: FloatArray) -> FloatArray:
         """Return b, c, e and g of gates with u - shift in place of u, without the constants."""
@@ -78,7 +84,9 @@ class DualPoint:
         add(problem.gates.rows, *self.gate.T[:2])
         add_first(x, problem.linear, np.abs(problem.linear))
         add_outputs(x, problem.gates.rows, problem.outputs, *self.gate.T[2:])
-        coupling = problem.coupling
+        splits, coupling = problem.splits, problem.coupling
+        if splits is not None:
+            add_outputs(x, problem.table.rows[splits.tables], splits.variables, *self.split.T)
         if coupling is not None:
             rows, (linear, sign, product) = coupling.rows, self.input.T
             add_first(y, linear @ rows, np.abs(linear) @ np.abs(rows))
@@ -103,6 +111,7 @@ class DualPoint:
             np.add.at(size, (second, first), np.abs(self.pair) / 2)
         terms = problem.table.rows.shape[0] + problem.gates.rows.shape[0] + 16
         terms += int(problem.pair_first.size) + int(self.input.shape[0]) + int(self.cut.size)
+        terms += int(self.split.shape[0])
         return form, 2 * terms * UNIT * size
 
     def constants(self, problem: ReducedProblem) -> FloatArray:
@@ -112,6 +121,10 @@ class DualPoint:
         rest = phi - b * u - c * u * u
         size = np.abs(phi) + np.abs(b * u) + np.abs(c * u * u)
         table = (rest - 16 * UNIT * size).min(axis=1, initial=np.inf)
+        if problem.splits is not None:
+            own, u, x = problem.splits.tables, problem.splits.points, problem.splits.signs
+            b, c, e, g = np.hstack([self.table[own], self.split]).T[:, :, None]
+            table[own] = _least((-problem.splits.values, b * u, c * u * u, e * x, g * u * x))
         v, x = problem.gates.points, problem.gate_signs
         b, c, e, g = self.gate.T[:, :, None]
         found = [table, _least((b * v, c * v * v, e * x, g * v * x))]

@@ -73,18 +73,24 @@ def starting_moments(
     signs = consistent_patterns(problem, generator, count, limit).astype(np.float64)
     z = np.hstack([np.ones((count, 1)), signs])
     moments = (1 - BLEND) * (z.T @ z) / count + BLEND * np.eye(problem.size + 1)
-    table = _distribution(problem.table, signs, None, None, limit)
+    whole, splits = problem.whole, problem.splits
+    tables = Lattice(problem.table.rows[whole], problem.table.points[whole])
+    start = [_distribution(tables, signs, None, None, limit)]
     outputs = signs[:, problem.outputs]
-    gates = _distribution(problem.gates, signs, problem.gate_signs, outputs, limit)
+    start.append(_distribution(problem.gates, signs, problem.gate_signs, outputs, limit))
+    if splits is not None:
+        tables = Lattice(problem.table.rows[splits.tables], splits.points)
+        outputs = signs[:, splits.variables]
+        start.append(_distribution(tables, signs, splits.signs, outputs, limit))
     if problem.cuts is not None:
-        return moments, [table, gates, cut_start(problem.cuts, moments)]
+        return moments, [*start, cut_start(problem.cuts, moments)]
     if problem.coupling is None:
-        return moments, [table, gates]
+        return moments, start
     # The input is independent of the signs at the start: a pattern may have no point.
-    whole = np.eye(moments.shape[0] + problem.coupling.size)
-    whole[: moments.shape[0], : moments.shape[0]] = moments
+    blocks = np.eye(moments.shape[0] + problem.coupling.size)
+    blocks[: moments.shape[0], : moments.shape[0]] = moments
     mean = moments[0, 1 + problem.coupling.outputs][:, None] * np.array(problem.coupling.SIGNS)
-    return whole, [table, gates, (1 + mean) / 4]
+    return blocks, [*start, (1 + mean) / 4]
 
 
 def cut_start(cuts: InputCuts, moments: FloatArray) -> FloatArray:

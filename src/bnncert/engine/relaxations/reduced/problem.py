@@ -50,6 +50,19 @@ class Lattice:
 
 
 @dataclass(frozen=True, eq=False)
+class Splits:
+    """Tables that are split by a sign, see `table_splits`."""
+
+    #: The number of each table, and the variable that splits it.
+    tables: IntArray
+    variables: IntArray
+    #: The values of u and of the sign that occur together, and phi(u).
+    points: FloatArray
+    signs: FloatArray
+    values: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class ReducedProblem:
     """One objective over the variables that it depends on."""
 
@@ -76,6 +89,8 @@ class ReducedProblem:
     coupling: Coupling | None = None
     #: Inequalities of the first layer's signs that the input implies, or None.
     cuts: InputCuts | None = None
+    #: The tables that are split, or None.
+    splits: Splits | None = None
 
     @property
     def size(self) -> int:
@@ -88,10 +103,17 @@ class ReducedProblem:
         nothing = np.zeros(self.pair_first.size)
         return ConflictingPairs(self.pair_first, self.pair_second, nothing).matrix(self.size)
 
+    @cached_property
+    def whole(self) -> IntArray:
+        """The numbers of the tables that are not split."""
+        tables = np.arange(self.table.rows.shape[0])
+        return tables if self.splits is None else np.setdiff1d(tables, self.splits.tables)
+
     @property
     def links(self) -> int:
         """The number of multipliers that link tables and gates to the moments."""
-        return int(2 * self.table.rows.shape[0] + 4 * self.gates.rows.shape[0])
+        split = 0 if self.splits is None else 2 * self.splits.tables.size
+        return int(2 * self.table.rows.shape[0] + split + 4 * self.gates.rows.shape[0])
 
 
 def _lattice(rows: Any, lower: FloatArray, upper: FloatArray) -> list[FloatArray]:

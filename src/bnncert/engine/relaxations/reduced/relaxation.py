@@ -19,6 +19,8 @@ remaining quadratic form in z is bounded by  T >= 0  and diag(zz') = 1:
 All values of b, c, e, g, kappa and pi give a bound: a_j is the minimum over the lattice, and a
 negative eigenvalue of T lowers the bound by (1 + n) times its size.
 
+A table that is split by a sign (`table_splits`) has the quadratic of a gate below its phi.
+
 A table with phi = 0 is a valid inequality by itself: with u = s x_a + t x_b it is the product
 (1 + s x_a)(1 + t x_b) >= 0, with three terms the triangle inequalities.
 
@@ -83,20 +85,29 @@ class ReducedRelaxation:
 
     def dual_point(self, multipliers: StructuredMultipliers) -> DualPoint:
         """Return the multipliers in the units of the problem."""
-        n, g, h, c = self.table_norm, self.gate_norm, self.input_norm, self.cut_norm
+        problem, whole, splits = self.problem, self.problem.whole, self.problem.splits
+        n, g, h, c = self.table_norm[whole], self.gate_norm, self.input_norm, self.cut_norm
         units = [(n, n**2), (g, g**2, np.ones_like(g), g)]
-        units += [] if self.problem.coupling is None else [(h, np.ones_like(h), h)]
-        units += [] if self.problem.cuts is None else [(c,)]
+        if splits is not None:
+            n = self.table_norm[splits.tables]
+            units.append((n, n**2, np.ones_like(n), n))
+        units += [] if problem.coupling is None else [(h, np.ones_like(h), h)]
+        units += [] if problem.cuts is None else [(c,)]
         found = [
             theta[:, 1:] * self.scale / np.stack(unit, axis=1)
             for theta, unit in zip(multipliers.theta, units, strict=True)
         ]
         diagonal, pair = multipliers.kappa * self.scale, multipliers.pi * self.scale
-        point = DualPoint(found[0], found[1], diagonal, pair)
-        if self.problem.cuts is not None:
+        table = np.zeros((self.table_norm.size, 2))
+        table[whole] = found[0]
+        point = DualPoint(table, found[1], diagonal, pair)
+        if splits is not None:
+            table[splits.tables], split = np.hsplit(found[2], 2)
+            point = replace(point, split=split)
+        if problem.cuts is not None:
             # The multiplier of z'Cz in T is negative, or 0 up to the solver's accuracy.
             point = replace(point, cut=np.maximum(0.0, -found.pop()[:, 0]))
-        return point if self.problem.coupling is None else replace(point, input=found[2])
+        return point if problem.coupling is None else replace(point, input=found[-1])
 
 
 def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
@@ -116,6 +127,8 @@ def relax_reduced(problem: ReducedProblem) -> ReducedRelaxation:
         _last_layer(problem, table_norm, scale, unit),
         _hidden_layers(problem, gate_norm, first_gate, unit),
     ]
+    if problem.splits is not None:
+        families.append(_split_tables(problem, table_norm, scale, unit))
     if coupling is not None:
         rows[first_input:, n + 1 :] = coupling.rows / input_norm[:, None]
         families.append(_input_tables(coupling, input_norm, first_input, unit))
@@ -152,12 +165,12 @@ def _scale(problem: ReducedProblem) -> float:
 
 
 def _last_layer(problem: ReducedProblem, norm: FloatArray, scale: float, unit: int) -> Tables:
-    """Return the tables of the last layer, with the features u and u^2."""
-    u = problem.table.points / norm[:, None]
-    own = np.arange(norm.size)
-    one = np.full(norm.size, unit)
+    """Return the tables of the last layer that are whole, with the features u and u^2."""
+    own = problem.whole
+    u = problem.table.points[own] / norm[own, None]
+    one = np.full(own.size, unit)
     return Tables(
-        problem.values / scale,
+        problem.values[own] / scale,
         np.stack([np.ones_like(u), u, u * u], axis=2),
         np.stack([one, own], axis=1),
         np.stack([own, own], axis=1),
@@ -165,13 +178,26 @@ def _last_layer(problem: ReducedProblem, norm: FloatArray, scale: float, unit: i
 
 
 def _hidden_layers(problem: ReducedProblem, norm: FloatArray, first: int, unit: int) -> Tables:
-    """Return the gates over signs, with the features v, v^2, x and x v; rows from `first`."""
-    v, x = problem.gates.points / norm[:, None], problem.gate_signs
-    own = first + np.arange(norm.size)
-    one = np.full(norm.size, unit)
-    out = unit + 1 + problem.outputs
+    """Return the gates over signs; rows from `first`."""
+    v, own = problem.gates.points / norm[:, None], first + np.arange(norm.size)
+    return _with_sign(np.zeros_like(v), v, problem.gate_signs, own, problem.outputs, unit)
+
+
+def _split_tables(problem: ReducedProblem, norm: FloatArray, scale: float, unit: int) -> Tables:
+    """Return the tables of the last layer that are split."""
+    splits = problem.splits
+    assert splits is not None
+    v = splits.points / norm[splits.tables, None]
+    return _with_sign(splits.values / scale, v, splits.signs, splits.tables, splits.variables, unit)
+
+
+def _with_sign(
+    values: FloatArray, v: FloatArray, x: FloatArray, own: IntArray, variables: IntArray, unit: int
+) -> Tables:
+    """Return tables with the features v, v^2, x and x v, x being one of the variables each."""
+    one, out = np.full(own.size, unit), unit + 1 + variables
     return Tables(
-        np.zeros_like(v),
+        values,
         np.stack([np.ones_like(v), v, v * v, x, x * v], axis=2),
         np.stack([one, own, one, out], axis=1),
         np.stack([own, own, out, own], axis=1),
