@@ -27,7 +27,7 @@ def _again(*arguments: object, **options: object) -> NoReturn:
     raise AssertionError("the search has done this already")
 
 
-@pytest.mark.parametrize(("image", "method", "leaves"), [(1, "bab", 1), (9, "bab", 4)])
+@pytest.mark.parametrize(("image", "method", "leaves"), [(1, "bab", 1), (9, "bab", 2)])
 def test_a_certificate_solves_nothing_again(
     image: int, method: str, leaves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,4 +70,4 @@ def test_wrong_multipliers_of_the_search_are_replaced(
     result = bnncert.verify(*question, rivals="runner-up", method="bab", certificate=path)
     assert result.certificate is not None, result.notes
     assert solved
-    assert check(path, question[0]).leaves >= 4
+    assert check(path, question[0]).leaves >= 2

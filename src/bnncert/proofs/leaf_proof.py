@@ -302,6 +302,10 @@ class Translation:
 
     def __init__(self, trace: Trace, goal: Goal) -> None:
         problem = trace.problem
+        #: The squares of the inequalities, which the checker counts as constants: x_a^2 = 1.
+        self._squares = np.zeros((0, problem.size))
+        if problem.cuts is not None:
+            self._squares = np.diagonal(problem.cuts.forms, axis1=1, axis2=2)[:, 1:]
         self._place, self._sign = _variables(trace, goal.skeleton)
         self._numbering = Numbering.of(problem)
         #: The numbering of the checker's goal.
@@ -347,7 +351,8 @@ class Translation:
         gates[number] = found.gates[live] * np.hstack([flip, flip**2, output, output * flip])
         kappa = np.zeros(self.numbering.size)
         placed = np.flatnonzero(self._place >= 0)
-        kappa[self._place[placed]] = found.kappa[placed]
+        squares = found.cuts @ self._squares if found.cuts.size else np.zeros(self._place.size)
+        kappa[self._place[placed]] = (found.kappa + squares)[placed]
         keys, values = self._pairs(found)
         splits, by = self._splits(found)
         return NodeMultipliers(tables, gates, kappa, keys, values, found.cuts, splits, by)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import NoReturn
 from unittest.mock import patch
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import bnncert
 from bnncert import Options
 from bnncert.deadline import Deadline
+from bnncert.engine.methods import reduced_sdp
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.relaxations.reduced import table_splits
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
@@ -31,6 +33,7 @@ from bnncert.engine.solvers.structured import solve_structured
 from bnncert.kernel import check
 from bnncert.model.loading import load_demo_images, load_demo_network
 from bnncert.problem import robustness
+from bnncert.proofs.leaf_proof import LeafProblem
 from tests.brute_force import true_margins
 from tests.engine.relaxations.reduced.test_coupling import any_case
 from tests.kernel.input_cuts import crossing
@@ -159,7 +162,16 @@ def test_a_tree_with_splits_has_a_certificate(kind: str, seed: int, tmp_path: Pa
     net, region = crossing(seed, kind)
     network, path = net.build(), tmp_path / "one.cert"
     label = int(np.argmax(network.evaluate(region.center)))
-    with patch.multiple(table_splits, SHARE=1.0, VISIBLE=-10.0):
+
+    def solve(*_: object) -> NoReturn:
+        raise AssertionError("the multipliers of the search are those of the checker")
+
+    with (
+        patch.multiple(table_splits, SHARE=1.0, VISIBLE=-10.0),
+        # Also those of inequalities, whose squares are constants for the checker.
+        patch.object(reduced_sdp, "WORTH_CUTS", 1),
+        patch.object(LeafProblem, "solve", solve),
+    ):
         result = bnncert.verify(
             network, region, label, method="bab", options=Options(processes=1), certificate=path
         )

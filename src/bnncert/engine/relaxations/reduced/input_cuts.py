@@ -78,18 +78,7 @@ class InputCuts:
         forms = np.einsum("ai,kab,bj->kij", map_, self.forms, map_, optimize=True)
         # Every entry has been added up in some order; |z_a z_b| = 1.
         forms[:, 0, 0] += 8 * (size + 4) * UNIT * np.abs(self.forms).reshape(count, -1).sum(axis=1)
-        return InputCuts(_without_squares(forms), self.sources)
-
-
-def _without_squares(forms: FloatArray) -> FloatArray:
-    """Return the forms with x_a^2 = 1 taken into the constant, as the checker has them.
-
-    A kappa of one is then a kappa of the other.
-    """
-    own = np.arange(1, forms.shape[1])
-    forms[:, 0, 0] += forms[:, own, own].sum(axis=1)
-    forms[:, own, own] = 0.0
-    return forms
+        return InputCuts(forms, self.sources)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +126,7 @@ def input_cut(
     form = _form(rows, theta, signs, places, curvature, variables.size)
     if form is None:
         return None
-    return InputCuts(_without_squares(form[None]), (InputCut(neurons, signs, theta, curvature),))
+    return InputCuts(form[None], (InputCut(neurons, signs, theta, curvature),))
 
 
 def _rows(presolved: Presolved, neurons: IntArray, signs: SignArray) -> _LiteralRows:

@@ -10,9 +10,9 @@ to the common square.  In the primal the table is a distribution over (u, x_a) w
 E[x_a] and E[x_a u] of the moments M.  If the table alone has the distribution p of u, then with
 q = (1 + E[x_a]) / 2 and G(q) the most that the sum of u p(u) over a part of p of the size q can be,
 
-    E[u] - 2 G(1 - q)  <=  E[x_a u]  <=  2 G(q) - E[u],
+    E[u] - 2 G(1 - q)  <=  E[x_a u]  <=  2 G(q) - E[u],       G(q) = min_v (v q + E[max(u - v, 0)])
 
-and the sign by which M violates this most is the one that the table is split by.
+over the points v, and the sign by which M violates this most is the one that splits the table.
 """
 
 from __future__ import annotations
@@ -88,17 +88,11 @@ def choose_splits(
     size = problem.size + 1
     product, mean = rows @ moments[1:size, 1:size], moments[0, 1:size]
     share = np.clip((1 + mean) / 2, 0.0, 1.0)
-    # From the largest u down: what a part of the size q contains at most.
-    mass = np.cumsum(probabilities[:, ::-1], axis=1)
-    total = np.cumsum((probabilities * points)[:, ::-1], axis=1)
-    violation = np.zeros((whole.size, problem.size))
-    for j in range(whole.size):
-        weight, value = np.append(0.0, mass[j]), np.append(0.0, total[j])
-        above = product[j] - (2 * np.interp(share, weight, value) - value[-1])
-        below = value[-1] - 2 * np.interp(1 - share, weight, value) - product[j]
-        violation[j] = np.maximum(above, below)
-    norm = np.sqrt((rows**2).sum(axis=1)) + 1e-300
-    violation = np.where(among, violation, 0.0) / norm[:, None]
+    total = (probabilities * points).sum(axis=1, keepdims=True)
+    above = product - 2 * _most(points, probabilities, share) + total
+    below = total - 2 * _most(points, probabilities, 1 - share) - product
+    norm = np.sqrt((rows**2).sum(axis=1, keepdims=True)) + 1e-300
+    violation = np.where(among, np.maximum(above, below), 0.0) / norm
     values = problem.values[whole]
     reach = values.max(axis=1, initial=-np.inf) - values.min(axis=1, initial=np.inf)
     variables = np.argmax(violation, axis=1)
@@ -107,3 +101,14 @@ def choose_splits(
     order = np.argsort(-depth, kind="stable")[:most]
     order = order[depth[order] > 0]
     return whole[order], variables[order]
+
+
+def _most(points: FloatArray, probabilities: FloatArray, share: FloatArray) -> FloatArray:
+    """Return G of every share (columns) for every table (rows)."""
+    mass = np.cumsum(probabilities[:, ::-1], axis=1)[:, ::-1]
+    value = np.cumsum((probabilities * points)[:, ::-1], axis=1)[:, ::-1]
+    rest = value - points * mass
+    found = np.full((points.shape[0], share.size), np.inf)
+    for v, above in zip(points.T, rest.T, strict=True):
+        np.minimum(found, v[:, None] * share + above[:, None], out=found)
+    return found
