@@ -144,10 +144,10 @@ def test_the_time_limit_holds() -> None:
     network, data = load_demo_network(), load_demo_images()
     region = bnncert.Ball("l2", data.point(2), 30 / 255, -1.0, 1.0)
     result = bnncert.verify(
-        network, region, int(data.labels[2]), rivals="runner-up", method="minp", timeout=2
+        network, region, int(data.labels[2]), rivals="runner-up", method="minp", timeout=1
     )
     assert result.status == "timeout"
-    assert result.seconds < 6
+    assert result.seconds < 5
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
