@@ -72,7 +72,7 @@ def test_facts_that_can_be_satisfied_are_not_refuted(kind: str) -> None:
     """Propagation finds no contradiction that enumeration does not, whatever clauses are tried."""
     rng = np.random.default_rng(len(kind))
     satisfied = accepted_ones = 0
-    for _ in range(60):
+    for _ in range(30):
         known = _small(rng, kind)
         if known is None:
             continue
@@ -92,7 +92,7 @@ def test_facts_that_can_be_satisfied_are_not_refuted(kind: str) -> None:
                 accepted_ones += 1
                 assert all(any(model[k >> 1] != bool(k & 1) for k in clause) for model in found)
             assert not plain.refuted
-    assert satisfied > 10 and accepted_ones > 10
+    assert satisfied > 5 and accepted_ones > 10
 
 
 def _outcome(made: PlainPropagator | CompiledPropagator, proof: list[Clause]) -> list[object]:

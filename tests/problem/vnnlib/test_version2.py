@@ -346,7 +346,7 @@ def root_below(value: Fraction) -> Fraction:
 hundredths = st.integers(-150, 150).map(lambda k: Fraction(k, 100))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_no_point_of_the_formula_is_outside_the_region(data: st.DataObject) -> None:
     centre = [data.draw(hundredths), data.draw(hundredths)]
@@ -384,7 +384,7 @@ def violation(label: int, classes: int) -> str:
     return f"(or {' '.join(parts)})" if len(parts) > 1 else parts[0]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_balls_agree_with_regions_and_brute_force(data: st.DataObject) -> None:
     net = data.draw(tiny_networks(exact_ties=False))
@@ -412,7 +412,7 @@ def test_balls_agree_with_regions_and_brute_force(data: st.DataObject) -> None:
     assert result.status == ("robust" if truth > 0 else "not_robust")
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_rounded_balls_against_brute_force(data: st.DataObject) -> None:
     """Centres that are no floats and radii that are irrational, between two balls of floats."""
