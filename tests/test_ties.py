@@ -155,7 +155,7 @@ def test_ties_and_classes_agree_with_brute_force(method: str) -> None:
     kinds: Counter[str] = Counter()
     complete = "exact" in REGISTRY.make(method).promises
 
-    @few(60)
+    @few(30)
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
         question = data.draw(questions(data.draw(st.sampled_from(NORMS))))

@@ -78,7 +78,7 @@ def test_the_time_limit_holds_on_a_hard_question(method: str, processes: int) ->
 
 @pytest.mark.parametrize("kind", NORMS)
 @given(data=st.data())
-@few(40)
+@few(20)
 def test_a_tiny_memory_limit_changes_no_verdict(kind: str, data: st.DataObject) -> None:
     question = data.draw(questions(kind))
     result = question.verify("bab", options=Options(memory=1e-9))

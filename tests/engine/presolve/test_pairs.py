@@ -26,7 +26,7 @@ from tests.strategies import few, regions
 
 Array = npt.NDArray[Any]
 
-FEW = few(40)
+FEW = few(20)
 
 KINDS = ("box", "linf", "l2", "l1", "polytope")
 
@@ -115,7 +115,7 @@ def is_proved_on_ball(
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS), ternary=st.booleans())
-@few(60)
+@few(30)
 def test_no_reachable_pattern_has_both_signs(data: st.DataObject, kind: str, ternary: bool) -> None:
     net = data.draw(first_layers(ternary=ternary, exact_ties=kind != "l2"))
     region = data.draw(regions(kind))

@@ -54,7 +54,7 @@ def enumerator_of(
     return None if made is None else (made, circuit)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
 def test_negative_infeasibility_is_a_proof(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -26,7 +26,7 @@ from tests.model.formats.onnx_sketch import (
 )
 
 SEED = st.integers(0, 2**32 - 1)
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=15, deadline=None)
 
 
 def _idiom(sketch: Sketch, name: str) -> Sketch:
@@ -149,7 +149,7 @@ def test_weights_on_the_left_and_stacked_rows_agree(seed: int) -> None:
     groups=st.sampled_from([1, 2]),
     channels_last=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_convolutions_agree(
     seed: int,
     kernel: tuple[int, int],
@@ -224,7 +224,7 @@ def test_one_dimensional_convolutions_agree(seed: int, pads: bool) -> None:
     pads=st.sampled_from([(0, 0, 0, 0), (1, 0, 1, 1), "SAME_UPPER", "SAME_LOWER", "ceil"]),
     dilation=st.integers(1, 2),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_max_pooling_agrees(
     seed: int,
     place: str,
@@ -278,7 +278,7 @@ def test_max_pooling_agrees(
     strides=st.tuples(st.integers(1, 2), st.integers(1, 2)),
     order=st.sampled_from(["before", "after", "middle", "global", "mean", "sum"]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_averages_agree(
     seed: int, include: bool, pads: tuple[int, ...], strides: tuple[int, int], order: str
 ) -> None:

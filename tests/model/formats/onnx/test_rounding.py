@@ -117,7 +117,7 @@ def test_each_channel_may_have_its_own_step() -> None:
     _agree(network_of(model), model, points)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data(), st.integers(0, 2**32 - 1))
 def test_arithmetic_around_a_clip_and_a_rounding(data: Any, seed: int) -> None:
     """Random chains of constants between Clip, rounding and signs, in rationals."""
