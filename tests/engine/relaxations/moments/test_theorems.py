@@ -86,7 +86,7 @@ def true_minimum(net: TinyNetwork, region: bnncert.Region, d: np.ndarray) -> flo
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @given(seed=st.integers(0, 10**6))
-@few(15)
+@few(10)
 def test_bounds_are_ordered_on_a_box(depth: int, seed: int) -> None:
     net, d = random_network(seed, depth)
     region = bnncert.Box([-1.0, -1.0], [1.0, 1.0])
