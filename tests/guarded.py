@@ -1,6 +1,6 @@
 """One random question beside brute force: what came out, and what is wrong with it.
 
-The tests ask some hundreds of these questions, and `benchmarks.soundness` ten thousand.  Wrong is
+The tests ask some dozens of these questions, and `benchmarks.soundness` ten thousand.  Wrong is
 an answer that brute force contradicts, a certificate that is missing or refused, and a changed
 certificate that is accepted although what it says is not true.
 """

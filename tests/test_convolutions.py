@@ -36,8 +36,8 @@ COMPLETE = ("auto", "bab", "elimination", "milp", "minp")
 SMALL = ("sdp-standard", "sdp-tight-plain", "sdp-tight", "sdp-tight-pairwise", "sdp-order2")
 
 #: Questions for each method; the rest take MANY.
-FEWER = dict.fromkeys(("attack", "auto", "bab", "elimination", "minp", "sdp"), 30)
-FEWER |= dict.fromkeys(SMALL, 10)
+FEWER = dict.fromkeys(("attack", "auto", "bab", "elimination", "minp", "sdp"), 18)
+FEWER |= dict.fromkeys(SMALL, 8)
 MANY = 55
 
 #: Seconds for one question.  An attack on a robust network would go on until the end.
@@ -187,7 +187,7 @@ def random_points(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArr
 
 def test_evaluation_agrees_with_the_oracle_and_with_onnxruntime() -> None:
     compared = undecided = 0
-    for seed in range(140):
+    for seed in range(80):
         rng = np.random.default_rng([seed, 99])
         model = random_model(rng).model()
         network, graph = network_of(model), Graph(model)
@@ -217,8 +217,8 @@ def test_evaluation_agrees_with_the_oracle_and_with_onnxruntime() -> None:
                 powers = np.exp(expected - expected.max())
                 expected = powers / powers.sum()
             np.testing.assert_allclose(output, expected, atol=1e-5)
-    assert compared > 210
-    assert undecided < 10
+    assert compared > 120
+    assert undecided < 6
 
 
 # -- methods ------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_two_neurons_with_one_irrational_threshold(method: str) -> None:
 @pytest.mark.parametrize("method", ["bab", "milp", "sdp", "lp"])
 def test_bounds_are_those_of_brute_force(method: str) -> None:
     met = 0
-    for seed in range(20):
+    for seed in range(12):
         asked = question(seed)
         result = bnncert.bound(asked.network, asked.region, asked.label, method=method, timeout=20)
         check_answer(asked, result)
@@ -289,13 +289,13 @@ def test_bounds_are_those_of_brute_force(method: str) -> None:
             assert target.lower == pytest.approx(float(minimum), abs=1e-5)
             assert target.upper == pytest.approx(float(minimum), abs=1e-5)
             met += 1
-    assert met > 15 or method not in COMPLETE
+    assert met > 9 or method not in COMPLETE
 
 
 @pytest.mark.parametrize("method", ["auto", "bab", "sdp", "attack", "minp"])
 def test_no_method_contradicts_brute_force_on_the_disc(method: str) -> None:
     promises = registered(method).promises
-    asked = [question(seed, "l2") for seed in range(20)]
+    asked = [question(seed, "l2") for seed in range(12)]
     statuses = [answer(q, method, WEAK).status for q in asked]
     robust = sum(q.is_robust for q in asked)
     if method in COMPLETE:
@@ -311,7 +311,7 @@ def test_counterexamples_of_a_file_are_those_of_onnxruntime(tmp_path: Path) -> N
     """With the file at hand a counterexample counts only if onnxruntime sees it, too."""
     path = tmp_path / "model.onnx"
     found = 0
-    for seed in range(20):
+    for seed in range(12):
         asked = question(seed)
         path.write_bytes(asked.model.SerializeToString())
         network = bnncert.load(path)
@@ -321,7 +321,7 @@ def test_counterexamples_of_a_file_are_those_of_onnxruntime(tmp_path: Path) -> N
             assert result.counterexample is not None
             assert result.counterexample.replayed_in == ("exact", "onnxruntime")
             found += 1
-    assert found > 3
+    assert found > 2
 
 
 # -- certificates -------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_every_verdict_has_a_certificate_of_its_own_network(tmp_path: Path) -> N
     path = tmp_path / "proof.bnncert"
     rng = np.random.default_rng(7)
     robust = rejected = 0
-    for seed in range(30):
+    for seed in range(18):
         asked = question(seed)
         result = bnncert.verify(
             asked.network, asked.region, asked.label, options=WEAK, timeout=20, certificate=path
@@ -365,4 +365,4 @@ def test_every_verdict_has_a_certificate_of_its_own_network(tmp_path: Path) -> N
         with pytest.raises(RejectedError, match="another network"):
             check(path, other)
         rejected += 1
-    assert robust > 8 and rejected > 18
+    assert robust > 4 and rejected > 10

@@ -24,10 +24,10 @@ def test_the_screen_of_a_terminal_follows_the_control_sequences() -> None:
 
 def test_a_terminal_shows_one_live_line_that_vanishes(tmp_path: Path) -> None:
     question = ("verify", "demo:dense", "demo:2", "--radius", "1px")
-    shown = on_terminal(*question, "--timeout", "6", cwd=tmp_path)
+    shown = on_terminal(*question, "--timeout", "3", cwd=tmp_path)
     assert shown.code == 3
     # While the command runs: the elapsed time, the limit and a stage.
-    assert re.search(r"\d+ s of at most 6 s.*(attack|sdp|lp|bab|presolve)", shown.raw)
+    assert re.search(r"\d+ s of at most 3 s.*(attack|sdp|lp|bab|presolve)", shown.raw)
     text = "\n".join(shown.lines)
     assert "of at most" not in text
     assert shown.lines[0].startswith("mnist_dense.npz")
@@ -38,12 +38,12 @@ def test_a_terminal_shows_one_live_line_that_vanishes(tmp_path: Path) -> None:
 def test_a_pipe_gets_a_line_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.5)
-    answer = run("verify", *HARD, "--timeout", "3")
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.15)
+    answer = run("verify", *HARD, "--timeout", "1")
     assert answer.code == 3
     lines = answer.err.splitlines()
     assert 3 <= len(lines) <= 7
-    assert all(re.search(r"\d s of at most 3 s$", line) for line in lines)
+    assert all(re.search(r"\d s of at most 1 s$", line) for line in lines)
     assert "of at most" not in answer.out
 
 

@@ -139,7 +139,7 @@ def test_a_point_where_floating_point_is_wrong_is_judged_exactly(
     ulps=st.integers(-3, 3),
     sign_zero=st.sampled_from(["plus", "minus"]),
 )
-@few(60)
+@few(30)
 def test_thresholds_within_rounding_of_the_point_are_judged_exactly(
     seed: int, ulps: int, sign_zero: str
 ) -> None:

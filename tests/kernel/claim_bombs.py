@@ -241,9 +241,9 @@ COUNTS: Bombs = {
     "many_values": lambda: wide(50, [0]),
     "split_values": lambda: wide(
         50,
-        [4] * 60 + [0] * 61,
-        split_items=[0] * 60,
-        split_at=[2**22 - 31 - k for k in range(60)],
+        [4] * 32 + [0] * 33,
+        split_items=[0] * 32,
+        split_at=[2**22 - 31 - k for k in range(32)],
     ),
     "deep_splits": deep_splits,
     # Leaves with half a million alternatives and many open neurons, and with 2^3000 cells.

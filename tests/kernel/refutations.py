@@ -56,7 +56,8 @@ def stated_facts(sections: list[Section], network: bnncert.Network) -> Facts:
 
 def refuted(path: Path) -> tuple[TinyNetwork, list[Section]]:
     """Return a certificate of a refutation that uses clashes and clauses of the region."""
-    rng = np.random.default_rng(0)
+    # The first network of this seed is one; those of other seeds are hundreds in front of it.
+    rng = np.random.default_rng(238)
     while True:
         tiny = random_network(rng, [2, 8, 6, 3])
         problem = robust_problem(tiny, bnncert.Ball("linf", rng.integers(-4, 5, 2) / 4, 1.0))

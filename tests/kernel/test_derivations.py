@@ -79,7 +79,7 @@ random_clause = st.lists(
 )
 
 
-@settings(max_examples=90, **QUIET)
+@settings(max_examples=45, **QUIET)
 @given(
     st.integers(0, 10**6),
     st.lists(random_clause.map(lambda c: c[:2]), max_size=8),
@@ -138,7 +138,7 @@ def test_skeleton_view_and_bound(
                 assert f + function.constant > 0
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=30, **QUIET)
 @given(st.integers(0, 10**6))
 def test_clashes_above_the_first_layer(seed: int) -> None:
     """A proved clash never occurs, and a skeleton with it stays true."""
@@ -268,7 +268,7 @@ def test_a_gate_against_its_inputs() -> None:
     assert view is not None and view.signs.tolist() == [1, 1, 0, 1]
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=30, **QUIET)
 @given(st.integers(0, 10**6))
 def test_ranges(seed: int) -> None:
     """Bounds of sums hold for all signs that no excluded pair forbids."""
@@ -300,7 +300,7 @@ def test_closure() -> None:
         assert np.array_equal(_closure(table), slow)
 
 
-@settings(max_examples=80, **QUIET)
+@settings(max_examples=40, **QUIET)
 @given(st.lists(st.integers(-(2**90), 2**90), min_size=1, max_size=6), st.data())
 def test_digits(numbers: list[int], data: st.DataObject) -> None:
     parts = digits(np.array(numbers, dtype=object))

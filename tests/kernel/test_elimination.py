@@ -41,7 +41,7 @@ def test_what_an_elimination_proves_is_true(kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(KINDS.index(kind))
     outcomes: Counter[tuple[bool, bool]] = Counter()
     split = 0
-    for _ in range(40):
+    for _ in range(24):
         question = random_deep_question(rng, kind)
         problem, network = question.problem, question.network
         own = elimination_of(problem, network, question.arithmetic)
@@ -61,9 +61,9 @@ def test_what_an_elimination_proves_is_true(kind: str, tmp_path: Path) -> None:
         ):
             assert (report is not None) == true
         outcomes[report is not None, true] += 1
-    assert outcomes[True, True] > 6 and outcomes[False, False] > 6
+    assert outcomes[True, True] > 3 and outcomes[False, False] > 3
     assert not outcomes[True, False]
-    assert split > 5
+    assert split > 3
 
 
 def _robust() -> tuple[Problem, list[tuple[int, ...]]]:
@@ -175,7 +175,7 @@ def test_proved_clauses_exclude_patterns(tmp_path: Path) -> None:
 def test_moved_costs_change_no_sum() -> None:
     rng = np.random.default_rng(4)
     moved = 0
-    for _ in range(30):
+    for _ in range(15):
         scopes = [(0, 1, 2), (0, 2, 3), (0, 2)][: int(rng.integers(2, 4))]
         parts = []
         for scope in scopes:
@@ -218,7 +218,7 @@ def _random_problem(rng: np.random.Generator, kind: str) -> Problem:
 def test_searches_by_elimination_have_certificates(kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng([KINDS.index(kind), 7])
     path, eliminations = tmp_path / "answer.cert", 0
-    for _ in range(80):
+    for _ in range(40):
         problem = _random_problem(rng, kind)
         if _answer(path, problem) == "robust":
             eliminations += any(s.name == "elimination" for s in unpack(path))

@@ -101,7 +101,7 @@ def no_clauses(made: Patterns, node: Any, base: Any, rules: FlipOrder) -> FlipCl
 def test_the_loop_finds_a_pattern_where_products_do(kind: str) -> None:
     rng = np.random.default_rng([KINDS.index(kind), 1])
     outcomes: Counter[bool] = Counter()
-    for _ in range(40):
+    for _ in range(20):
         made = random_patterns(rng, kind, 5)
         if made.flip_sets is None or not made.inputs:
             continue
@@ -125,7 +125,7 @@ def test_the_loop_goes_through_exactly_the_sets_that_fit() -> None:
     """No target is ever excluded, so that every set is found; each once."""
     rng = np.random.default_rng(2)
     sizes = []
-    for _ in range(60):
+    for _ in range(30):
         made = random_patterns(rng, str(rng.choice(["linf", "l1", "l2"])), 5)
         if made.flip_sets is None or made.inputs < 2:
             continue
@@ -149,7 +149,7 @@ def test_the_loop_goes_through_exactly_the_sets_that_fit() -> None:
         assert {tuple(p.tolist()) for p in fits} <= set(seen)
         assert all(made.flips.left(np.array([p], dtype=np.int8))[0] >= 0 for p in seen)
         sizes.append((len(seen), whole.shape[0]))
-    assert len(sizes) > 20 and any(few < all_ for few, all_ in sizes)
+    assert len(sizes) > 10 and any(few < all_ for few, all_ in sizes)
 
 
 def test_scores_of_the_loop_are_those_of_products() -> None:
@@ -237,7 +237,7 @@ def test_clauses_leave_out_the_sets_that_break_them() -> None:
     """Where no target is excluded, what is found breaks no clause, except by later base signs."""
     rng = np.random.default_rng(7)
     left_out = 0
-    for _ in range(40):
+    for _ in range(20):
         variables = rng.permutation(6)
         node, base = np.zeros(6, dtype=np.int8), rng.choice([-1, 1], 6).astype(np.int8)
         node[variables[5]] = 1
@@ -260,4 +260,4 @@ def test_clauses_leave_out_the_sets_that_break_them() -> None:
                 mine = slice(made.start[2 * p + kind], made.start[2 * p + kind + 1])
                 assert np.all(bits[mine] >> p == 1)
                 assert np.all((made.flipped + made.kept)[mine] < 2 << p)
-    assert left_out > 200
+    assert left_out > 100

@@ -21,7 +21,7 @@ from tests.kernel.stated_regions import over_region
 from tests.strategies import regions, tiny_networks
 
 #: Mutants for each certificate, and seconds that one may take (on a slow, busy machine).
-MUTANTS, SECONDS = 120, 5.0
+MUTANTS, SECONDS = 60, 5.0
 
 #: Of these the oracle looks at every grid point, so that fewer mutants are made.
 ON_GRIDS = ("grid", "l1 grid", "polytope grid", "l0 grid", "l0")
@@ -78,7 +78,7 @@ def test_another_network_is_rejected(valid: dict[str, Valid], name: str, tmp_pat
             assert is_true(sections[0], other)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from(["linf", "l1", "box", "polytope"]))
 def test_patterns(data: st.DataObject, kind: str) -> None:
     tiny, region = data.draw(tiny_networks()), data.draw(regions(kind))
@@ -86,7 +86,7 @@ def test_patterns(data: st.DataObject, kind: str) -> None:
     assert over_region(tiny, region) == reachable_last_layers(tiny, region)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(tiny_networks(max_depth=1), regions("l2"))
 def test_patterns_of_a_disc(tiny, region) -> None:
     # The plain oracle ignores strictness on the circle itself.

@@ -41,7 +41,7 @@ def test_a_claim_is_accepted_if_and_only_if_it_is_true(tmp_path: Path) -> None:
     accepted: Counter[tuple[str, bool]] = Counter()
     file = tmp_path / "claim.bnncert"
 
-    @few(30)
+    @few(20)
     @given(question=path_questions(), data=st.data())
     def agree(question: PathQuestion, data: st.DataObject) -> None:
         path, network = question.region, question.network

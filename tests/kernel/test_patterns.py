@@ -45,7 +45,7 @@ def test_what_a_tree_proves_is_true(kind: str, tmp_path: Path) -> None:
     """A box over disjoint inputs needs no clauses: there every true claim is accepted."""
     rng = np.random.default_rng(KINDS.index(kind))
     outcomes: Counter[tuple[bool, bool]] = Counter()
-    for _ in range(40):
+    for _ in range(24):
         question = random_deep_question(rng, kind)
         problem, network = question.problem, question.network
         tree = random_tree(rng, variables_of(problem, network, question.arithmetic))
@@ -69,7 +69,7 @@ def test_what_a_tree_proves_is_true(kind: str, tmp_path: Path) -> None:
             # A neuron whose tie may go either way stays open.
             assert (report is not None) == true or question.tiny.sign_zero == "either"
         outcomes[report is not None, true] += 1
-    assert outcomes[True, True] > 6 and outcomes[False, False] > 6
+    assert outcomes[True, True] > 3 and outcomes[False, False] > 3
     assert not outcomes[True, False]
 
 
@@ -77,7 +77,7 @@ def test_what_a_tree_proves_is_true(kind: str, tmp_path: Path) -> None:
 def test_the_costs_of_reachable_patterns_fit_the_budget(norm: str) -> None:
     rng = np.random.default_rng(3)
     compared = flipped = 0
-    for _ in range(40):
+    for _ in range(20):
         tiny = random_deep(rng, 2, diagonal=True, sign_zero=str(rng.choice(["plus", "either"])))
         region = random_region(rng, norm, 2)
         network = tiny.build()
@@ -90,7 +90,7 @@ def test_the_costs_of_reachable_patterns_fit_the_budget(norm: str) -> None:
             assert flips.most(np.zeros((1, 2), dtype=np.int8))[0] >= np.sum(signs != flips.home)
             compared += 1
             flipped += bool(np.any(signs != flips.home))
-    assert compared > 60 and flipped > 15
+    assert compared > 30 and flipped > 7
 
 
 def test_costs_are_shares_of_the_radius() -> None:
@@ -108,7 +108,7 @@ def test_costs_are_shares_of_the_radius() -> None:
 
 def test_sums_with_a_budget_enclose_every_pattern_that_fits() -> None:
     rng = np.random.default_rng(5)
-    for _ in range(40):
+    for _ in range(20):
         size = int(rng.integers(2, 7))
         cost = rng.integers(0, 3, size) * UNITS // int(rng.integers(2, 5))
         flips = Flips(rng.choice([-1, 1], size).astype(np.int8), cost.astype(float))

@@ -36,7 +36,7 @@ def test_what_a_refutation_proves_is_true(kind: str, tmp_path: Path) -> None:
     """A box over disjoint inputs needs no clauses: there every true claim is accepted."""
     rng = np.random.default_rng(KINDS.index(kind))
     outcomes: Counter[tuple[bool, bool]] = Counter()
-    for _ in range(40):
+    for _ in range(20):
         question = random_deep_question(rng, kind)
         problem, network = question.problem, question.network
         judge = Judge(question.tiny)
@@ -55,7 +55,7 @@ def test_what_a_refutation_proves_is_true(kind: str, tmp_path: Path) -> None:
         for made in (forged(rng, known, 8), changed(rng, proof or forged(rng, known, 8), 9)):
             sections = by_hand(problem, network, made, question.arithmetic)
             assert accepted(pack(tmp_path / "forged.cert", sections), network) is None or true
-    assert outcomes[True, True] > 6 and outcomes[False, False] > 6
+    assert outcomes[True, True] > 3 and outcomes[False, False] > 3
     assert not outcomes[True, False]
 
 
@@ -72,7 +72,7 @@ def test_facts_that_can_be_satisfied_are_not_refuted(kind: str) -> None:
     """Propagation finds no contradiction that enumeration does not, whatever clauses are tried."""
     rng = np.random.default_rng(len(kind))
     satisfied = accepted_ones = 0
-    for _ in range(60):
+    for _ in range(30):
         known = _small(rng, kind)
         if known is None:
             continue
@@ -92,7 +92,7 @@ def test_facts_that_can_be_satisfied_are_not_refuted(kind: str) -> None:
                 accepted_ones += 1
                 assert all(any(model[k >> 1] != bool(k & 1) for k in clause) for model in found)
             assert not plain.refuted
-    assert satisfied > 10 and accepted_ones > 10
+    assert satisfied > 5 and accepted_ones > 10
 
 
 def _outcome(made: PlainPropagator | CompiledPropagator, proof: list[Clause]) -> list[object]:
@@ -109,7 +109,7 @@ def _outcome(made: PlainPropagator | CompiledPropagator, proof: list[Clause]) ->
 def test_the_compiled_loop_accepts_the_same() -> None:
     rng = np.random.default_rng(7)
     outcomes: Counter[str] = Counter()
-    for number in range(160):
+    for number in range(80):
         known = random_facts(rng)
         if number < 40:
             question = random_deep_question(rng, KINDS[number % len(KINDS)])
@@ -133,7 +133,7 @@ def test_the_compiled_loop_accepts_the_same() -> None:
                 assert "rejected" not in _outcome(PlainPropagator(known), made)
             except RejectedError:
                 assert "rejected" in _outcome(PlainPropagator(known), made)
-    assert min(outcomes.values()) > 20, outcomes
+    assert min(outcomes.values()) > 10, outcomes
 
 
 def _ring() -> tuple[Problem, Facts, list[Clause]]:

@@ -31,7 +31,7 @@ from tests.strategies import regions, tiny_networks
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=50, **QUIET)
+@settings(max_examples=25, **QUIET)
 @given(st.data(), st.sampled_from(["linf", "l1", "l2", "box", "polytope"]))
 def test_every_answer_has_a_certificate(tmp_path: Path, data: st.DataObject, kind: str) -> None:
     path = tmp_path / "answer.cert"

@@ -215,7 +215,7 @@ def by_loops(shape: tuple[int, ...]) -> list[list[list[int]]] | None:
     return found
 
 
-@few(300)
+@few(100)
 @given(st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 25, 36, 75]), min_size=1, max_size=4))
 def test_pixels_are_counted_in_the_order_of_the_input(shape: list[int]) -> None:
     if np.prod(shape) > 3000:

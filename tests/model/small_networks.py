@@ -16,7 +16,7 @@ from bnncert.model.matrices import as_sparse
 from bnncert.model.network import Network
 from tests.strategies import few
 
-CASES = few(40)
+CASES = few(20)
 
 
 Array = npt.NDArray[Any]

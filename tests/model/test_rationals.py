@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bnncert.model.rationals import Interval, float_above, float_below, square_root
 from tests.strategies import few
 
-CASES = few(40)
+CASES = few(20)
 
 LARGEST = Fraction(sys.float_info.max)
 SMALLEST = Fraction(5e-324)

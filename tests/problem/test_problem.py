@@ -29,7 +29,7 @@ from bnncert.problem.vnnlib.query import Specification
 from bnncert.regions import Ball, Box, Polytope
 from tests.strategies import few
 
-CASES = few(50)
+CASES = few(25)
 
 Array = npt.NDArray[Any]
 
@@ -66,7 +66,7 @@ def objectives(draw: st.DrawFn) -> Objective:
     )
 
 
-@few(100)
+@few(50)
 @given(objective=objectives())
 def test_values_violations_and_their_limits_are_those_of_rationals(objective: Objective) -> None:
     error, least = Fraction(objective.error), objective.least_good_value

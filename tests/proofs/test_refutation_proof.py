@@ -42,7 +42,7 @@ def _redundant(rng: np.random.Generator, proof: list[Clause], literals: int) -> 
 def test_trimmed_clauses_follow_from_each_other() -> None:
     rng = np.random.default_rng(3)
     lengths: Counter[str] = Counter()
-    for _ in range(60):
+    for _ in range(30):
         known = random_facts(rng)
         proof = split(rng, known)
         if proof is None:
@@ -71,7 +71,7 @@ def test_trimmed_clauses_follow_from_each_other() -> None:
             else:
                 lengths["needed"] += 1
     assert lengths["kept"] < 0.7 * lengths["proof"]
-    assert lengths["needed"] > 20 and lengths["open"] > 20
+    assert lengths["needed"] > 10 and lengths["open"] > 10
 
 
 def _trace(rng: np.random.Generator, question: Question, chosen: list[int]) -> ClauseTrace | None:
@@ -111,7 +111,7 @@ def _trace(rng: np.random.Generator, question: Question, chosen: list[int]) -> C
 def test_a_trace_becomes_an_accepted_certificate(kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(20 + KINDS.index(kind))
     written, shared, path = 0, 0, tmp_path / "one.cert"
-    for _ in range(60):
+    for _ in range(40):
         question = random_deep_question(rng, kind)
         problem, network = question.problem, question.network
         count = len(problem.targets)
@@ -135,7 +135,7 @@ def test_a_trace_becomes_an_accepted_certificate(kind: str, tmp_path: Path) -> N
             assert len(heads) == 1 and {*chosen} <= {*heads[0].fields["targets"]}
             written += 1
             shared += len(heads[0].fields["targets"]) > len(chosen)
-    assert written > 8 and shared
+    assert written > 5 and shared
 
 
 def test_large_refutations_have_several_sections(
@@ -185,7 +185,7 @@ def test_a_search_that_learns_gets_certificates(kind: str, tmp_path: Path) -> No
     """Real inputs, budgets, ties, any sign(0), several functions of a target."""
     rng = np.random.default_rng(40 + KINDS.index(kind))
     outcomes: Counter[str] = Counter()
-    for number in range(40):
+    for number in range(30):
         question = random_deep_question(rng, kind)
         problem, network = question.problem, question.network
         if question.arithmetic != "real":
@@ -199,5 +199,5 @@ def test_a_search_that_learns_gets_certificates(kind: str, tmp_path: Path) -> No
             assert Judge(question.tiny).objection(check(path, network), sections[0]) is None
             outcomes["refutation"] += "refutation" in [s.name for s in sections]
     # Intervals alone decide many of these.
-    assert outcomes["robust"] > 5 and outcomes["refutation"]
+    assert outcomes["robust"] > 3 and outcomes["refutation"]
     assert outcomes.keys() <= {"robust", "not_robust", "refutation"}

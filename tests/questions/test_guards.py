@@ -14,14 +14,14 @@ from tests.questions.relations.guard import fair, monotone
 
 #: The questions, how many are asked, and answers that occur.
 GUARDS: list[tuple[Guard, int, str]] = [
-    (compare, 200, "equal, different, unknown, certificates"),
-    (count, 200, "all, some, none, certificates"),
-    (explain, 200, "some kept, none kept, no class, certificates"),
-    (faults, 200, "exact, certificates"),
-    (fair, 200, "holds, fails, certificates"),
-    (monotone, 200, "holds, fails, certificates"),
-    (radius, 200, "none, some"),
-    (smallest, 200, "none, some, certificates"),
+    (compare, 80, "equal, different, unknown, certificates"),
+    (count, 80, "all, some, none, certificates"),
+    (explain, 80, "some kept, none kept, no class, certificates"),
+    (faults, 80, "exact, certificates"),
+    (fair, 80, "holds, fails, certificates"),
+    (monotone, 80, "holds, fails, certificates"),
+    (radius, 80, "none, some"),
+    (smallest, 80, "none, some, certificates"),
 ]
 
 

@@ -258,13 +258,13 @@ def check(asked: Asked) -> None:
         )
 
 
-@few(60)
+@few(30)
 @given(questions("equal-to"))
 def test_two_copies_of_one_network(asked: Asked) -> None:
     check(asked)
 
 
-@few(60)
+@few(30)
 @given(questions(""))
 def test_two_networks(asked: Asked) -> None:
     check(asked)
@@ -276,7 +276,7 @@ def test_three_networks(asked: Asked) -> None:
     check(asked)
 
 
-@few(30)
+@few(20)
 @given(st.sampled_from(["equal-to", ""]).flatmap(questions))
 def test_float32_proofs_are_proofs(asked: Asked) -> None:
     found = bnncert.verify(models(asked), asked.query(), arithmetic="float32", timeout=60)

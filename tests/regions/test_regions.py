@@ -18,7 +18,7 @@ from bnncert.errors import InputError
 from bnncert.regions import Ball, Box, EmptyRegionError, Grid, L0Ball, Norm, Point, Polytope, Region
 from tests.strategies import few
 
-CASES = few(25)
+CASES = few(15)
 
 Array = npt.NDArray[Any]
 KINDS = ("box", "linf", "l2", "l1", "polytope")

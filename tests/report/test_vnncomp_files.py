@@ -26,7 +26,7 @@ from bnncert.report.vnncomp_files import (
 from tests.in_process import Outcome, command_line
 from tests.strategies import few
 
-CASES = few(100)
+CASES = few(50)
 
 
 @given(value=st.floats(allow_nan=False, allow_infinity=False))

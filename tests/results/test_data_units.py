@@ -118,7 +118,7 @@ def test_black_and_white_floats_are_no_pixels(run: Run) -> None:
 )
 def test_what_looks_wrong_gets_one_line(run: Run, words: str, said: str) -> None:
     for command in ("verify", "faults"):
-        answer = run(command, "net.npz", *words.split(), *FAST, "--timeout", "5")
+        answer = run(command, "net.npz", *words.split(), *FAST, "--timeout", "0.3")
         notes = [line for line in answer.out.splitlines() if line.startswith("note: ")]
         assert len(notes) == bool(said), notes
         assert said in "".join(notes)

@@ -74,7 +74,7 @@ def pairs(plan: Plan) -> Iterator[tuple[Instance, Row | None]]:
 @pytest.mark.parametrize("rivals", ["all", "runner-up", 0, (0, 1)])
 def test_every_row_is_that_of_the_instance_alone(method: str, ties: Any, rivals: Any) -> None:
     decided = total = 0
-    for seed in range(12):
+    for seed in range(6):
         plan = planned(seed, method=method, ties=ties, rivals=rivals)
         (network,) = plan.networks.values()
         assert [instance for instance, _ in pairs(plan)] == list(plan.instances)
@@ -114,7 +114,7 @@ def check_counterexample(network: bnncert.Network, instance: Instance, row: Row)
 )
 def test_what_intervals_prove_alone_they_prove_in_a_batch(norm: Any, grid: str | None) -> None:
     missed = proved = 0
-    for seed in range(20):
+    for seed in range(9):
         step = None if grid is None else read_step(grid)
         plan = planned(seed, method="interval", norm=norm, grid=step)
         (network,) = plan.networks.values()
@@ -127,7 +127,7 @@ def test_what_intervals_prove_alone_they_prove_in_a_batch(norm: Any, grid: str |
                 assert cells(row) == cells(alone)
     # Left to themselves are those with a sum that is equal to its threshold, up to rounding.
     assert missed < proved / 2
-    assert proved > 30
+    assert proved > 13
 
 
 @pytest.mark.parametrize("method", ["interval", "auto"])

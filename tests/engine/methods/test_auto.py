@@ -38,7 +38,7 @@ WEAK = Options(restarts=2, iterations=1, samples=5)
 
 @pytest.mark.parametrize("kind", NORMS)
 @given(data=st.data())
-@few(40)
+@few(20)
 def test_auto_agrees_with_brute_force(kind: str, data: st.DataObject) -> None:
     question = data.draw(questions(kind))
     result = question.verify(options=WEAK)
@@ -48,7 +48,7 @@ def test_auto_agrees_with_brute_force(kind: str, data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@few(40)
+@few(20)
 def test_auto_agrees_with_brute_force_on_the_disc(data: st.DataObject) -> None:
     question = data.draw(questions("l2", exact_ties=False))
     result = question.verify(options=WEAK)

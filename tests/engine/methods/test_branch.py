@@ -49,7 +49,7 @@ def test_the_minimum_of_the_demo_network_is_met_at_its_point() -> None:
 
 def test_an_interrupted_minimum_has_valid_bounds() -> None:
     network, region, label = demo("sparse", 6, 1.0)
-    result = bnncert.bound(network, region, label, rivals="runner-up", method="bab", timeout=3)
+    result = bnncert.bound(network, region, label, rivals="runner-up", method="bab", timeout=1.5)
     (target,) = result.targets
     assert target.status in ("timeout", "not_robust")
     assert -np.inf < target.lower < target.upper < np.inf
@@ -67,10 +67,10 @@ def test_the_time_limit_holds_on_a_hard_question(method: str, processes: int) ->
         label,
         rivals="runner-up",
         method=method,
-        timeout=2.0,
+        timeout=1.0,
         options=Options(processes=processes),
     )
-    assert time.monotonic() - started < 4.0
+    assert time.monotonic() - started < 3.0
     assert result.status == "timeout"
     assert result.lower <= result.upper
     assert result.lower > -np.inf
@@ -78,7 +78,7 @@ def test_the_time_limit_holds_on_a_hard_question(method: str, processes: int) ->
 
 @pytest.mark.parametrize("kind", NORMS)
 @given(data=st.data())
-@few(40)
+@few(20)
 def test_a_tiny_memory_limit_changes_no_verdict(kind: str, data: st.DataObject) -> None:
     question = data.draw(questions(kind))
     result = question.verify("bab", options=Options(memory=1e-9))
@@ -123,14 +123,14 @@ def test_the_same_seed_gives_the_same_answer() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("seconds", [0.05, 2.0])
+@pytest.mark.parametrize("seconds", [0.05, 1.0])
 def test_ctrl_c_ends_all_processes_and_says_so_in_one_line(seconds: float) -> None:
     script = (
         "import signal\n"
         "import bnncert.cli.verify\n"
         "from bnncert.cli.program import main\n"
         "import bnncert.engine.search.parallel as parallel\n"
-        "parallel.ALONE = 0.5\n"
+        "parallel.ALONE = 0.1\n"
         "parallel.usable_cores = lambda: 2\n"
         # A parent may have told its children to ignore Ctrl-C.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_all_processes_and_says_so_in_one_line(seconds: float) -> No
         assert process.stdout.readline() == "ready\n"
         until = time.monotonic() + 60
         while len(members(process.pid)) < 3 and time.monotonic() < until:
-            time.sleep(0.02)
+            time.sleep(0.1)
         # The process, one worker, and Python's tracker of resources.
         assert len(members(process.pid)) >= 3
         # Soon, the worker is still at its imports.

@@ -19,7 +19,7 @@ def question(seed: int) -> tuple[bnncert.Network, bnncert.Region, int]:
 def test_the_sign_is_decided_where_the_rounded_bound_decides_it() -> None:
     options = bnncert.Options(coupling="off", cut_rounds=0)
     proved, by_rounding = 0, 0
-    for seed in range(80):
+    for seed in range(40):
         network, region, label = question(seed)
         best = bnncert.bound(network, region, label, method="sdp", options=options).targets[0]
         asked = bnncert.verify(network, region, label, method="sdp", options=options).targets[0]
@@ -29,5 +29,5 @@ def test_the_sign_is_decided_where_the_rounded_bound_decides_it() -> None:
         rounds = best.details.get("rounds") or []
         # The relaxation itself does not exceed zero: only the next value of f does.
         by_rounding += best.lower > 0 and bool(rounds) and rounds[-1]["primal"] < -1e-3
-    assert 10 < proved < 70
+    assert 5 < proved < 35
     assert by_rounding > 0, "no case in which the lattice matters"

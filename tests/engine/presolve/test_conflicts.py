@@ -14,7 +14,7 @@ from bnncert.engine.presolve.conflicts import ConflictingPairs, close
 from bnncert.engine.presolve.literals import literal
 from tests.strategies import few
 
-FEW = few(70)
+FEW = few(35)
 
 Array = npt.NDArray[Any]
 
@@ -107,7 +107,7 @@ def test_the_closure_is_what_all_solutions_have_in_common(
 
 
 @given(st.integers(0, 10**6))
-@few(30)
+@few(20)
 def test_long_chains_close(seed: int) -> None:
     """A ring of implications makes all of its neurons equal, however long it is."""
     rng = np.random.default_rng(seed)

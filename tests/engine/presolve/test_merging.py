@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bnncert.engine.presolve.pipeline import equal_rows, row_keys
 from tests.strategies import few
 
-FEW = few(80)
+FEW = few(40)
 
 Array = npt.NDArray[Any]
 

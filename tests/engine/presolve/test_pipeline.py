@@ -21,7 +21,7 @@ from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.clock import Clock
 from tests.strategies import NORMS, few, regions, tiny_networks
 
-FEW = few(50)
+FEW = few(25)
 
 KINDS = (*NORMS, "l2")
 
@@ -129,7 +129,7 @@ def check_presolve(
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
-@few(60)
+@few(30)
 def test_every_claim_holds_whenever_the_time_ends(data: st.DataObject, kind: str) -> None:
     net = data.draw(tiny_networks(exact_ties=kind != "l2"))
     region = data.draw(regions(kind))
@@ -149,7 +149,7 @@ def test_every_claim_holds_whenever_the_time_ends(data: st.DataObject, kind: str
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS))
-@few(60)
+@few(30)
 def test_every_claim_holds_at_every_reachable_pattern(data: st.DataObject, kind: str) -> None:
     net = data.draw(tiny_networks(exact_ties=kind != "l2"))
     region = data.draw(regions(kind))

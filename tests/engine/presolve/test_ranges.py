@@ -15,7 +15,7 @@ from bnncert.engine.presolve.conflicts import ConflictingPairs
 from bnncert.engine.presolve.ranges import sum_ranges
 from tests.strategies import few
 
-FEW = few(80)
+FEW = few(40)
 
 Array = npt.NDArray[Any]
 

@@ -19,7 +19,7 @@ from bnncert.problem import Objective, Target, robustness
 from bnncert.regions import Ball, Box, Region
 from tests.strategies import few
 
-CASES = few(30)
+CASES = few(20)
 
 Array = npt.NDArray[Any]
 

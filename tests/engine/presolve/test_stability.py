@@ -29,7 +29,7 @@ from tests.strategies import NORMS, few, regions, tiny_networks
 from tests.test_grid_against_brute_force import GridQuestion, grid_questions
 from tests.tiny_convolutions import random_question
 
-CASES = few(30)
+CASES = few(20)
 
 Array = npt.NDArray[Any]
 

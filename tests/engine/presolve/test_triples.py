@@ -14,7 +14,7 @@ from bnncert.engine.presolve.triples import SHAPES, _coefficients
 from tests.engine.presolve.test_pipeline import reachable_patterns
 from tests.strategies import few, regions, tiny_networks
 
-SOME = few(60)
+SOME = few(30)
 
 
 @given(data=st.data())

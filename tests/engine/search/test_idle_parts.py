@@ -30,7 +30,7 @@ from tests.engine.relaxations.reduced.test_coupling import any_case
 from tests.kernel.input_cuts import crossing
 from tests.strategies import NORMS, few, regions, tiny_networks
 
-SOME = few(40)
+SOME = few(20)
 
 NO_SPLITS = np.zeros((2, 0), dtype=np.int64)
 

@@ -29,7 +29,7 @@ ALWAYS = mock.patch.object(branching, "WORTH_IT", 0)
 @pytest.mark.parametrize("kind", NORMS)
 @pytest.mark.parametrize("most_open", [2, 15])
 @given(data=st.data())
-@few(25)
+@few(15)
 def test_branching_with_enumerated_nodes_agrees_with_brute_force(
     kind: str, most_open: int, data: st.DataObject
 ) -> None:

@@ -16,7 +16,7 @@ from bnncert.engine.search.restrict import Restrictor
 from bnncert.problem import robustness
 from tests.strategies import NORMS, few, regions, tiny_networks
 
-SOME = few(60)
+SOME = few(30)
 
 
 def consistent(problem: ReducedProblem) -> np.ndarray:

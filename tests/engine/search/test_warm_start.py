@@ -16,7 +16,7 @@ from bnncert.engine.solvers.structured import solve_structured
 from bnncert.problem import robustness
 from tests.strategies import NORMS, few, regions, tiny_networks
 
-SOME = few(60)
+SOME = few(30)
 
 
 @given(data=st.data())

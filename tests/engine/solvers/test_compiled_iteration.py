@@ -69,7 +69,7 @@ def assert_equal_multipliers(plain: StructuredSolution, compiled: StructuredSolu
 
 
 @given(problem=problems())
-@few(40)
+@few(20)
 def test_small_problems_with_gates_and_pairs(problem: ReducedProblem) -> None:
     program = relax_reduced(problem).program
     assert is_small(program)
@@ -92,7 +92,7 @@ def test_nodes_without_a_second_correction() -> None:
 
 
 @given(problem=problems(), limit=st.integers(1, 20))
-@few(40)
+@few(20)
 def test_every_bound_is_below_the_minimum(problem: ReducedProblem, limit: int) -> None:
     relaxation = relax_reduced(problem)
     found = solve_structured(relaxation.program, NEVER, iterations=limit, kind=CompiledIteration)

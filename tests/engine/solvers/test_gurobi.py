@@ -23,7 +23,7 @@ GUROBI = Options(solver="gurobi")
 @needs_gurobi
 @pytest.mark.parametrize("method", ["milp", "minp"])
 @given(data=st.data())
-@few(25)
+@few(15)
 def test_it_agrees_with_brute_force(method: str, data: st.DataObject) -> None:
     kinds = [*NORMS, "l2"] if method == "minp" else NORMS
     kind = data.draw(st.sampled_from(kinds))

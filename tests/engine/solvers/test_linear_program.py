@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 from bnncert.regions.linear_program import LinearProgram
 from tests.strategies import few
 
-CASES = few(50)
+CASES = few(25)
 
 Array = npt.NDArray[Any]
 

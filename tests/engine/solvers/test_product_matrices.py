@@ -16,7 +16,7 @@ from bnncert.engine.solvers.product_matrices import ProductMatrices
 from bnncert.engine.solvers.structured_program import StructuredProgram
 from tests.engine.solvers.test_structured import problems
 
-CASES = settings(max_examples=40, deadline=None)
+CASES = settings(max_examples=20, deadline=None)
 
 
 def products(program: StructuredProgram) -> list[np.ndarray]:

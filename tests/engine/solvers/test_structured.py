@@ -23,7 +23,7 @@ from bnncert.engine.solvers.structured_program import (
 )
 from tests.strategies import few
 
-FEW = few(30)
+FEW = few(20)
 
 Array = npt.NDArray[Any]
 
@@ -152,7 +152,7 @@ def is_dual_feasible(program: StructuredProgram, y: StructuredMultipliers) -> bo
 
 
 @given(problem=problems())
-@few(50)
+@few(25)
 def test_every_iterate_is_below_the_optimum_which_is_found(problem: ReducedProblem) -> None:
     relaxation = relax_reduced(problem)
     program = relaxation.program

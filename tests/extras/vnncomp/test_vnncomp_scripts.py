@@ -127,7 +127,8 @@ def test_two_networks_in_a_list(place: Place, one: str, two: str, word: str) -> 
     (folder / "monotone.vnnlib").write_text(SECOND % (one, two))
     models = "[('f', 'net.onnx'), ('g', 'net.onnx')]"
     arguments = ("v1", "pairs", models, str(folder / "monotone.vnnlib"))
-    assert place.call("prepare_instance.sh", *arguments) == (0, "")
+    if word == "unsat":
+        assert place.call("prepare_instance.sh", *arguments) == (0, "")
     assert place.call("run_instance.sh", *arguments, "out.txt", "60") == (0, "")
     lines = (place.here / "out.txt").read_text().splitlines()
     assert lines[0] == word

@@ -62,7 +62,7 @@ def small(rng: np.random.Generator, **about: Any) -> PlainNetwork:
 # -- weight_flips -------------------------------------------------------------------------------
 
 
-@few(200)
+@few(80)
 @seeds
 def test_the_cost_of_a_sign_is_the_least_number_of_flips(seed: int) -> None:
     rng = np.random.default_rng([11, seed])
@@ -85,7 +85,7 @@ def test_the_cost_of_a_sign_is_the_least_number_of_flips(seed: int) -> None:
         below = tuple(home)
 
 
-@few(200)
+@few(80)
 @seeds
 def test_a_network_with_faults_has_the_scores_of_changed_weights(seed: int) -> None:
     rng = np.random.default_rng([12, seed])
@@ -107,7 +107,7 @@ def test_a_network_with_faults_has_the_scores_of_changed_weights(seed: int) -> N
         assert derived_outcomes(faulty, scaled(p)) == wanted
 
 
-@few(200)
+@few(80)
 @seeds
 def test_a_network_of_flips_has_other_signs_from_their_costs_on(seed: int) -> None:
     rng = np.random.default_rng([13, seed])
@@ -130,7 +130,7 @@ def test_a_network_of_flips_has_other_signs_from_their_costs_on(seed: int) -> No
 # -- widened ------------------------------------------------------------------------------------
 
 
-@few(200)
+@few(80)
 @seeds
 def test_widened_networks_allow_all_wrong_signs_and_all_flips(seed: int) -> None:
     rng = np.random.default_rng([14, seed])
@@ -172,7 +172,7 @@ def _signs_below(net: PlainNetwork, point: tuple[int, ...], layers: int) -> set[
     return states
 
 
-@few(200)
+@few(80)
 @seeds
 def test_raised_scores_are_raised_by_at_least_as_much(seed: int) -> None:
     rng = np.random.default_rng([15, seed])
@@ -190,7 +190,7 @@ def test_raised_scores_are_raised_by_at_least_as_much(seed: int) -> None:
 # -- fault_losses, sum_ranges -------------------------------------------------------------------
 
 
-@few(200)
+@few(80)
 @given(st.data())
 def test_the_knapsack_is_the_best_of_all_sets(data: st.DataObject) -> None:
     size, budget = data.draw(st.integers(1, 6)), data.draw(st.integers(0, 6))
@@ -208,7 +208,7 @@ def test_the_knapsack_is_the_best_of_all_sets(data: st.DataObject) -> None:
     assert sum_of_largest(table, budget) == most
 
 
-@few(200)
+@few(80)
 @seeds
 def test_losses_are_at_least_those_of_all_faults(seed: int) -> None:
     """Known signs give the largest loss, and unknown ones at least that of each choice."""
@@ -267,7 +267,7 @@ def test_losses_are_at_least_those_of_all_faults(seed: int) -> None:
         )
 
 
-@few(200)
+@few(80)
 @seeds
 def test_signs_on_a_box_are_those_of_all_its_points(seed: int) -> None:
     """No fewer flips than stated change the sign of a neuron of the last layer."""
@@ -330,7 +330,7 @@ def test_questions_without_faults_imply_the_tolerance_of_faults() -> None:
     """At a point, those of one layer hold if and only if the faults are tolerated."""
     proved: Counter[str] = Counter()
 
-    @few(200)
+    @few(80)
     @seeds
     def check(seed: int) -> None:
         rng = np.random.default_rng([18, seed])

@@ -142,7 +142,7 @@ def encoded(image: PillowImage.Image, **how: object) -> bytes:
     mode=st.sampled_from(["1", "L", "LA", "P", "RGB", "RGBA"]),
     smooth=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_pixels_are_those_of_pillow(
     seed: int, width: int, height: int, mode: str, smooth: bool
 ) -> None:
@@ -202,7 +202,7 @@ def test_broken_images_are_refused(name: str) -> None:
 
 
 @given(place=st.integers(0, len(WHOLE) - 1), value=st.integers(0, 255))
-@settings(max_examples=45, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_changed_byte_is_refused_or_read(place: int, value: int) -> None:
     content = bytearray(WHOLE)
     content[place] = value

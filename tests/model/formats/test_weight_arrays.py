@@ -32,7 +32,7 @@ from bnncert.model.loading import load
 from bnncert.model.network import Network
 from tests.strategies import few
 
-CASES = few(40)
+CASES = few(20)
 
 Array = npt.NDArray[Any]
 

@@ -365,7 +365,7 @@ def value(tree: Tree, point: dict[str, list[Fraction]]) -> Any:
     return v[0] * v[1] if head == "*" else v[0] / v[1]
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(
     trees=st.lists(formulas, min_size=1, max_size=2),
     points=st.lists(st.tuples(input_points, output_points), min_size=1, max_size=6),
@@ -383,7 +383,7 @@ def test_normal_form_agrees_with_the_text(
         assert any(inside(d, x, y) for d in spec.disjuncts) is expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(tree=formulas, x=input_points, y=output_points)
 def test_normal_form_contains_every_witness(tree: Tree, x: list[int], y: list[Fraction]) -> None:
     spec = query(written(tree), inputs=INPUTS, outputs=OUTPUTS)
@@ -393,7 +393,7 @@ def test_normal_form_contains_every_witness(tree: Tree, x: list[int], y: list[Fr
         assert any(inside(d, point, y) for d in spec.disjuncts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.text(alphabet='()<>=+-*/XY_01.e;|" \nandorst', max_size=60))
 def test_garbage_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(FormatError, match=r"\A<string>:\d+: found [^\n]+, expected [^\n]+\Z"):

@@ -117,7 +117,7 @@ def element(name: str, shape: Sequence[int], flat: int) -> str:
     return f"{name}[{','.join(str(int(i)) for i in place)}]" if shape else name
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_both_versions_of_a_query_are_the_same(data: st.DataObject) -> None:
     count = data.draw(st.sampled_from([1, 2, 4]))
@@ -346,7 +346,7 @@ def root_below(value: Fraction) -> Fraction:
 hundredths = st.integers(-150, 150).map(lambda k: Fraction(k, 100))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_no_point_of_the_formula_is_outside_the_region(data: st.DataObject) -> None:
     centre = [data.draw(hundredths), data.draw(hundredths)]
@@ -384,7 +384,7 @@ def violation(label: int, classes: int) -> str:
     return f"(or {' '.join(parts)})" if len(parts) > 1 else parts[0]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_balls_agree_with_regions_and_brute_force(data: st.DataObject) -> None:
     net = data.draw(tiny_networks(exact_ties=False))
@@ -412,7 +412,7 @@ def test_balls_agree_with_regions_and_brute_force(data: st.DataObject) -> None:
     assert result.status == ("robust" if truth > 0 else "not_robust")
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_rounded_balls_against_brute_force(data: st.DataObject) -> None:
     """Centres that are no floats and radii that are irrational, between two balls of floats."""
@@ -526,7 +526,7 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: C
 # --- integer inputs -------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_integer_inputs_against_all_integers(data: st.DataObject) -> None:
     net = data.draw(tiny_networks(exact_ties=False))
@@ -863,7 +863,7 @@ def test_nesting_within_the_limit() -> None:
     assert not spec.holds(fractions("1.01"), fractions(0, 0))
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(st.binary(max_size=60), st.booleans())
 def test_binary_garbage(data: bytes, inside: bool) -> None:
     text = data.decode("latin-1")
@@ -871,7 +871,7 @@ def test_binary_garbage(data: bytes, inside: bool) -> None:
         parse_vnnlib(GOOD + "(assert (" + text if inside else VERSION + text)
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(st.integers(0, len(GOOD) - 3))
 def test_truncation_anywhere(length: int) -> None:
     # A cut between two assertions leaves a whole query, whose box is no longer complete.

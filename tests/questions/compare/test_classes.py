@@ -19,7 +19,7 @@ from tests.questions.compare.pairs import classes_at
 from tests.random_questions import random_network
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_classes_are_those_of_rational_arithmetic(seed: int) -> None:
     rng = np.random.default_rng(seed)

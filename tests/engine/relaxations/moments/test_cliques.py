@@ -90,7 +90,7 @@ def test_a_neuron_above_an_empty_layer_is_in_a_clique(sparsity: Sparsity) -> Non
     seed=st.integers(0, 10**6),
     density=st.sampled_from([0.1, 0.3, 0.6]),
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_chordal_cliques_cover_all_products_and_have_running_intersection(
     count: int, seed: int, density: float
 ) -> None:

@@ -74,7 +74,7 @@ def region_of(kind: str, seed: int) -> bnncert.Region:
 @pytest.mark.parametrize("kind", ["linf", "l2", "box", "polytope"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 3))
-@few(6)
+@few(4)
 def test_the_value_is_that_of_the_conic_form(
     kind: str, encoding: Encoding, seed: int, depth: int
 ) -> None:
@@ -134,7 +134,7 @@ def test_the_toy_network_of_the_paper(encoding: Encoding) -> None:
 
 @pytest.mark.parametrize("kind", ["linf", "l2", "polytope"])
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 3), encoding=st.sampled_from(ENCODINGS))
-@few(15)
+@few(10)
 def test_any_multipliers_give_a_bound(kind: str, seed: int, depth: int, encoding: Encoding) -> None:
     net, d = random_network(seed, depth)
     region = region_of(kind, seed)

@@ -86,7 +86,7 @@ def true_minimum(net: TinyNetwork, region: bnncert.Region, d: np.ndarray) -> flo
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @given(seed=st.integers(0, 10**6))
-@few(15)
+@few(10)
 def test_bounds_are_ordered_on_a_box(depth: int, seed: int) -> None:
     net, d = random_network(seed, depth)
     region = bnncert.Box([-1.0, -1.0], [1.0, 1.0])
@@ -111,7 +111,7 @@ def test_bounds_are_ordered_on_a_box(depth: int, seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6))
-@few(25)
+@few(15)
 def test_bounds_are_ordered_on_a_disc(seed: int) -> None:
     net, d = random_network(seed, 2)
     rng = np.random.default_rng(seed)
@@ -171,7 +171,7 @@ def test_an_affine_function_that_only_lp_bounds_by_zero(seed: int, depth: int) -
 
 
 @given(seed=st.integers(0, 10**6))
-@few(25)
+@few(15)
 def test_without_tautologies_the_papers_moment_matrix_is_feasible(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 6))

@@ -31,7 +31,7 @@ from tests.brute_force import TinyNetwork, true_margins
 from tests.engine.relaxations.reduced.test_relaxation import cube, objectives, open_networks
 from tests.strategies import few
 
-FEW = few(25)
+FEW = few(15)
 
 Array = npt.NDArray[Any]
 

@@ -61,7 +61,7 @@ def problems(presolved: Presolved) -> Iterator[tuple[ReducedProblem, int]]:
 
 
 @given(data=st.data(), seed=st.integers(0, 10**6))
-@settings(FEW, max_examples=25)
+@settings(FEW, max_examples=15)
 def test_every_pattern_that_an_input_has_satisfies_it(data: st.DataObject, seed: int) -> None:
     net, region = any_case(data)
     presolved, rng = presolve(net.build(), region), np.random.default_rng(seed)

@@ -38,7 +38,7 @@ def lazy(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @given(data=st.data(), kind=st.sampled_from([*NORMS, "l2"]))
-@settings(FEW, max_examples=40)
+@settings(FEW, max_examples=20)
 def test_the_bound_is_below_the_minimum(data: st.DataObject, kind: str) -> None:
     net = data.draw(tiny_networks(exact_ties=kind != "l2", max_depth=4))
     region = data.draw(regions(kind))

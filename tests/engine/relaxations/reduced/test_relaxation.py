@@ -35,7 +35,7 @@ from tests.brute_force import TinyNetwork, true_margins
 from tests.engine.presolve.test_pipeline import reachable_patterns
 from tests.strategies import NORMS, few, regions, tiny_networks
 
-FEW = few(30)
+FEW = few(20)
 
 Array = npt.NDArray[Any]
 
@@ -111,7 +111,7 @@ def solved_value(problem: ReducedProblem) -> tuple[ReducedRelaxation, Structured
 
 
 @given(data=st.data(), kind=st.sampled_from([*NORMS, "l2"]))
-@few(45)
+@few(20)
 def test_the_bound_is_below_the_minimum(data: st.DataObject, kind: str) -> None:
     net = data.draw(tiny_networks(exact_ties=kind != "l2", max_depth=4))
     region = data.draw(regions(kind))
@@ -306,7 +306,7 @@ def explicit_table_value(net: TinyNetwork) -> float:
 
 
 @given(net=open_networks(max_depth=2))
-@few(40)
+@few(20)
 def test_tables_eliminate_the_last_layer_exactly(net: TinyNetwork) -> None:
     """They are at least as strong as the program with that layer."""
     ((problem, minimum),) = reduced_problems(net, cube(net))
@@ -358,7 +358,7 @@ def disturbed(
     special=st.sampled_from([None, None, None, np.nan, np.inf, -np.inf]),
     seed=st.integers(0, 10**6),
 )
-@few(40)
+@few(20)
 def test_wrong_multipliers_never_give_a_wrong_bound(
     data: st.DataObject, exponent: int, special: float | None, seed: int
 ) -> None:
@@ -499,7 +499,7 @@ def test_a_triangle_inequality_is_found() -> None:
 
 
 @given(data=st.data())
-@few(40)
+@few(20)
 def test_tables_and_gates_describe_every_reachable_pattern(data: st.DataObject) -> None:
     net, region = any_case(data)
     presolved = presolve(net.build(), region)

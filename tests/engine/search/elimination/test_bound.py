@@ -76,7 +76,7 @@ def brute_force(model: Model) -> np.ndarray:
 
 
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([8, 8, 2**20, 2**30]))
-@few(40)
+@few(20)
 def test_the_minimum_is_that_of_all_patterns(seed: int, scale: int) -> None:
     model = random_model(np.random.default_rng(seed), scale)
     scopes = model.scopes()
@@ -99,7 +99,7 @@ def test_the_minimum_is_that_of_all_patterns(seed: int, scale: int) -> None:
 def test_mini_buckets_are_lower_bounds() -> None:
     rng = np.random.default_rng(0)
     split, exact = 0, 0
-    for _ in range(150):
+    for _ in range(75):
         model = random_model(rng)
         scopes, count, truth = model.scopes(), len(model.tables), brute_force(model)
         order = sorted({v for scope in scopes for v in scope})
@@ -111,7 +111,7 @@ def test_mini_buckets_are_lower_bounds() -> None:
             assert np.array_equal(finite, np.rint(finite))
             split += not plan.is_exact
             exact += not plan.is_exact and np.array_equal(made.values, truth)
-    assert split > 100
+    assert split > 50
     # Moving costs between mini-buckets closes the gap in many cases.
     assert exact > split / 4
 

@@ -118,7 +118,7 @@ def test_answers_are_those_of_enumeration(log: int) -> None:
 def test_all_solutions_are_found_one_after_the_other() -> None:
     """Each solution is excluded by a clause; the search ends when there is none left."""
     rng = np.random.default_rng(3)
-    for _ in range(60):
+    for _ in range(30):
         rows, clauses = random_question(rng)
         state, known, found = started(rows, log=0, clauses=1024), solutions(rows, clauses), set()
         fine = all(state_clause(state, np.array(c, dtype=np.int32)) for c in clauses)

@@ -54,7 +54,7 @@ def enumerator_of(
     return None if made is None else (made, circuit)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
 def test_negative_infeasibility_is_a_proof(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -183,7 +183,7 @@ def test_searches_over_the_patterns_of_a_box_agree_with_brute_force(
     monkeypatch.setattr(CellEnumerator, "run", counted)
     rng = np.random.default_rng(8)
     statuses: Counter[str] = Counter()
-    for number in range(40):
+    for number in range(30):
         zero = ("plus", "minus")[number % 2]
         tiny = TinyNetwork(
             tuple(rng.choice([-1.0, 0.0, 1.0], shape, p=[0.4, 0.2, 0.4]) for shape in SHAPES),

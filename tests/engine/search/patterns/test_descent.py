@@ -35,7 +35,7 @@ def always(pattern: np.ndarray, targets: np.ndarray) -> Realisation:
 def test_steps_stay_within_the_budget_and_exchange_flips_where_it_is_spent(starts: int) -> None:
     rng = np.random.default_rng(9)
     kinds: Counter[bool] = Counter()
-    for _ in range(30):
+    for _ in range(15):
         made = budgeted(rng)
         if made is None:
             continue
@@ -66,7 +66,7 @@ def test_steps_stay_within_the_budget_and_exchange_flips_where_it_is_spent(start
 def test_a_pattern_that_reaches_a_target_is_found_if_there_is_one() -> None:
     rng = np.random.default_rng(10)
     statuses: Counter[bool] = Counter()
-    for _ in range(40):
+    for _ in range(20):
         made = budgeted(rng)
         if made is None:
             continue
@@ -84,7 +84,7 @@ def test_a_pattern_that_reaches_a_target_is_found_if_there_is_one() -> None:
 
 def test_a_descent_goes_on_where_the_end_of_a_slice_interrupted_it() -> None:
     rng, longer = np.random.default_rng(9), 0
-    for _ in range(30):
+    for _ in range(15):
         made = budgeted(rng)
         if made is None:
             continue

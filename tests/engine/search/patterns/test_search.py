@@ -115,7 +115,7 @@ def test_binarised_inputs_agree_with_every_grid_point(
         monkeypatch.setattr(enumeration, "pack", lambda circuit: None)
     rng = np.random.default_rng(depth)
     statuses: Counter[str] = Counter()
-    for _ in range(16):
+    for _ in range(8):
         net = deep_network(rng, 3, (3, *(4,) * (depth - 1)), diagonal=True)
         center = rng.integers(-2, 3, 3) + 0.25
         label = int(net.classify(center)[0])
@@ -160,7 +160,7 @@ def test_all_completions_of_a_node_lie_within_its_propagated_bounds() -> None:
 def test_the_budget_allows_every_reachable_pattern_and_bounds_its_sums(norm: str) -> None:
     rng = np.random.default_rng(2)
     compared = 0
-    for _ in range(30):
+    for _ in range(15):
         net = deep_network(rng, 4, (4, 5, 4), diagonal=True)
         center = rng.uniform(-2, 2, 4)
         ball = bnncert.Ball(norm, center, float(rng.uniform(0.5, 3)))  # type: ignore[arg-type]

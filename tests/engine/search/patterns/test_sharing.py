@@ -97,7 +97,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_answers_are_those_of_every_grid_point(norm: str, shared: type[InlinePool]) -> None:
     rng = np.random.default_rng(8)
     statuses: Counter[str] = Counter()
-    for _ in range(16):
+    for _ in range(8):
         net = deep_network(rng, 4, (4, 5, 4), diagonal=True)
         center = rng.integers(-2, 3, 4) + 0.25
         label = int(net.classify(center)[0])
@@ -310,8 +310,8 @@ def test_the_time_limit_holds_with_other_processes(
         bnncert.Ball("linf", np.full(40, 0.25), 1.0),
         0,
         method=method,
-        timeout=2.0,
+        timeout=1.0,
         options=Options(processes=2),
     )
-    assert time.monotonic() - started < 4.0
+    assert time.monotonic() - started < 3.0
     assert result.status == "timeout"

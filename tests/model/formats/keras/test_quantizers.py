@@ -110,7 +110,7 @@ def _quantisers(draw: Any) -> tuple[str, dict[str, Any]]:
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(_quantisers(), st.booleans())
 def test_an_activation_is_its_definition(case: tuple[str, dict[str, Any]], is_text: bool) -> None:
     name, options = case
@@ -136,7 +136,7 @@ def test_an_activation_is_its_definition(case: tuple[str, dict[str, Any]], is_te
         assert found == _activation(name, options, x)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(_quantisers(), st.integers(0, 2**32 - 1))
 def test_a_kernel_is_quantised_as_an_activation_is(
     case: tuple[str, dict[str, Any]], seed: int

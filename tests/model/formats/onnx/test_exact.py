@@ -59,7 +59,7 @@ def _product(matrix: Any, values: list[Fraction]) -> list[Fraction]:
     rows=st.lists(st.lists(WIDE, min_size=3, max_size=3), min_size=1, max_size=4),
     vector=st.lists(WIDE, min_size=3, max_size=3),
 )
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_dot_products_are_exact(rows: list[list[float]], vector: list[float]) -> None:
     try:
         parts = dot_rows(_matrix(rows), np.array(vector))
@@ -85,7 +85,7 @@ def test_a_dot_product_that_underflows_is_refused() -> None:
 
 
 @given(x=st.floats(-1e30, 1e30), y=st.floats(-1e30, 1e30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_arithmetic_is_exact_or_refused(x: float, y: float) -> None:
     a, b = np.array([x]), np.array([y])
     for operation, exact in (
@@ -129,7 +129,7 @@ STEP = st.one_of(
     chain=st.lists(STEP, max_size=4),
     point=st.lists(st.integers(-5, 5), min_size=3, max_size=3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_pushing_steps_through_weights_changes_nothing(
     rows: list[list[float]], chain: list[tuple[Any, list[float]]], point: list[int]
 ) -> None:

@@ -143,7 +143,7 @@ def _compare(sketch: Sketch, points: npt.NDArray[Any]) -> None:
             )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data(), st.integers(0, 2**32 - 1))
 def test_a_dense_network_computes_what_the_graph_says(data: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)

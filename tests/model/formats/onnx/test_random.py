@@ -47,7 +47,8 @@ def test_the_comparison_with_onnxruntime_raises_no_false_alarm(
 ) -> None:
     monkeypatch.setattr(loading, "MOST_POINTS", 64)
     counted = 0
-    for number in range(len(FORMS)):
+    numbers = range(0, len(FORMS), 2)
+    for number in numbers:
         content = random_graph(21, number).model().SerializeToString()
         try:
             description = read_onnx(content, f"graph {number}")
@@ -56,18 +57,18 @@ def test_the_comparison_with_onnxruntime_raises_no_false_alarm(
             continue
         # Graphs with operators that onnxruntime has not have a note.
         counted += compared(network, description).notes == network.notes
-    assert counted > 0.8 * len(FORMS)
+    assert counted > 0.8 * len(numbers)
 
 
 def test_changed_graphs_are_refused_or_agree_with_onnxruntime() -> None:
     outcomes: dict[str, int] = {}
-    for number in range(12 * len(CHANGES)):
+    for number in range(8 * len(CHANGES)):
         b = random_graph(12, 7 * number)
         what = change(b, number)
         comparison = compare(b)
         assert comparison.outcome != "wrong", f"{number}, {what}: {comparison.text}"
         outcomes[comparison.outcome] = outcomes.get(comparison.outcome, 0) + 1
-    assert outcomes["agrees"] >= 20 and outcomes["refused"] >= 20
+    assert outcomes["agrees"] >= 13 and outcomes["refused"] >= 13
 
 
 def test_every_operator_that_is_read_has_random_graphs() -> None:

@@ -20,13 +20,12 @@ from tests.model.formats.onnx_sketch import (
     network_of,
     normalisation,
     pixels,
-    run,
     signs,
     ternary,
 )
 
 SEED = st.integers(0, 2**32 - 1)
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=15, deadline=None)
 
 
 def _idiom(sketch: Sketch, name: str) -> Sketch:
@@ -92,52 +91,6 @@ def test_every_idiom_of_sign_agrees_also_at_zero(idiom: str, seed: int) -> None:
     assert all(layer.fixed_sign_zero for layer in network.layers)
 
 
-@given(seed=SEED, batch=st.sampled_from(["N", 1]))
-@FEW
-def test_dense_networks_agree(seed: int, batch: str | int) -> None:
-    rng = np.random.default_rng(seed)
-    sketch = Sketch(batch, 2, 3).then("Flatten")
-    sketch.then("Gemm", rng.normal(size=(6, 7)).astype(np.float32), alpha=0.5)
-    sketch.then("BatchNormalization", *normalisation(rng, 7), epsilon=1e-3).then("Sign")
-    sketch.then(
-        "Gemm",
-        np.float32(0.3) * signs(rng, 5, 7),
-        (rng.integers(-3, 4, size=5) + 0.1).astype(np.float32),
-        transB=1,
-        beta=0.5,
-    )
-    _idiom(sketch.then("BatchNormalization", *normalisation(rng, 5)), "nudge plus")
-    sketch.then("MatMul", np.float32(0.25) * ternary(rng, 5, 4))
-    sketch.then("Mul", rng.uniform(0.5, 2, size=4).astype(np.float32)).then("Sign")
-    sketch.then("Gemm", rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=3).astype("f"))
-    points = pixels(rng, 20, 2, 3)
-    network = sketch.network()
-    if not _touches_zero(sketch, points):
-        agree(sketch, points, network)
-    assert network.input_shape == (2, 3)
-
-
-def _touches_zero(sketch: Sketch, points: Any) -> bool:
-    """Return whether a bare Sign meets 0 at one of the points: there the file defines nothing."""
-    model = sketch.model()
-    bare = [node.output[0] for node in model.graph.node if node.op_type == "Sign"]
-    del model.graph.output[:]
-    model.graph.output.append(helper.make_tensor_value_info(bare[-1], TensorProto.FLOAT, None))
-    return bool(np.any(run(model, points) == 0))
-
-
-@given(seed=SEED)
-@FEW
-def test_weights_on_the_left_and_stacked_rows_agree(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    sketch = Sketch(1, 3, 4).then("MatMul", ternary(rng, 4, 5)).then("Add", 0.5).then("Sign")
-    sketch.then("MatMul", ternary(rng, 2, 3), left=True).then("Add", 0.5).then("Sign")
-    sketch.then("Squeeze", np.array([0])).then("Gemm", ternary(rng, 2, 3), transA=1)
-    sketch.then("Sub", 0.5, left=True).then("Sign").then("Unsqueeze", np.array([0]))
-    sketch.then("Flatten").then("MatMul", ternary(rng, 15, 4))
-    agree(sketch, pixels(rng, 20, 3, 4))
-
-
 @given(
     seed=SEED,
     kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
@@ -149,7 +102,7 @@ def test_weights_on_the_left_and_stacked_rows_agree(seed: int) -> None:
     groups=st.sampled_from([1, 2]),
     channels_last=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_convolutions_agree(
     seed: int,
     kernel: tuple[int, int],
@@ -203,18 +156,6 @@ def _check_operator(network: Network, layer: Any, rng: np.random.Generator) -> N
     np.testing.assert_allclose(operator.backward(back), back @ dense, atol=1e-9)
 
 
-@given(seed=SEED, pads=st.booleans())
-@FEW
-def test_one_dimensional_convolutions_agree(seed: int, pads: bool) -> None:
-    rng = np.random.default_rng(seed)
-    sketch = Sketch("N", 2, 9).then("Conv", ternary(rng, 3, 2, 3), strides=[2], pads=[1, int(pads)])
-    sketch.then("MaxPool", kernel_shape=[2], strides=[1]).then("Add", 0.5).then("Sign")
-    sketch.then("AveragePool", kernel_shape=[2]).then("Sub", 0.25).then("Sign").then("Flatten")
-    size = sketch.run(np.zeros((1, 2, 9))).shape[1]
-    sketch.then("MatMul", signs(rng, size, 3))
-    agree(sketch, pixels(rng, 8, 2, 9))
-
-
 @given(
     seed=SEED,
     place=st.sampled_from(["norm after", "norm before", "bias before", "signs", "twice", "global"]),
@@ -224,7 +165,7 @@ def test_one_dimensional_convolutions_agree(seed: int, pads: bool) -> None:
     pads=st.sampled_from([(0, 0, 0, 0), (1, 0, 1, 1), "SAME_UPPER", "SAME_LOWER", "ceil"]),
     dilation=st.integers(1, 2),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_max_pooling_agrees(
     seed: int,
     place: str,
@@ -278,7 +219,7 @@ def test_max_pooling_agrees(
     strides=st.tuples(st.integers(1, 2), st.integers(1, 2)),
     order=st.sampled_from(["before", "after", "middle", "global", "mean", "sum"]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_averages_agree(
     seed: int, include: bool, pads: tuple[int, ...], strides: tuple[int, int], order: str
 ) -> None:

@@ -40,7 +40,7 @@ def _random(seed: int, real: bool, sign_zero: str | None = "plus") -> Network:
     real=st.booleans(),
     sign_zero=st.sampled_from(["plus", "minus", "either"]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory, seed: int, real: bool, sign_zero: str
 ) -> None:
