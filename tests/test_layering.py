@@ -38,7 +38,6 @@ START = "__main__"
 #: The parts of the engine, in the same sense.
 ENGINE = (
     "processes",
-    "scheduler",
     "timing",
     "solvers",
     "presolve",

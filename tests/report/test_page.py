@@ -24,7 +24,7 @@ from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import escape, write_latex
 from bnncert.report.page.details import Album, collect_details
 from bnncert.report.page.document import write_page
-from bnncert.report.page.svg import AxisScale
+from bnncert.report.page.markup import AxisScale
 from bnncert.report.page.table_data import shortened, table_columns
 from bnncert.report.statistics import gaps, panels
 from bnncert.results.store import read_recorded

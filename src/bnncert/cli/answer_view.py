@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 import typer
 
 from bnncert.cli.exit_codes import exit_code
+from bnncert.cli.files import refuse_unwritable, write_json
 from bnncert.cli.options import Outputs, PrintOptions
-from bnncert.cli.output import refuse_unwritable, write_json
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.engine.answer import AnswerT, Interrupted
 

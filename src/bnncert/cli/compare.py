@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bnncert.cli.answer_view import AnswerView, begin
-from bnncert.cli.bundled_names import points_source
+from bnncert.cli.files import points_source
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallShape,

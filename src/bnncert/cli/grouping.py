@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from bnncert.cli.help_topics import EXPERT, show_all
+from bnncert.cli.catalogue import EXPERT, show_all
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bnncert.cli.answer_view import AnswerView, begin
+from bnncert.cli.files import network_tree, refuse_clashes
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallShape,
@@ -25,7 +26,6 @@ from bnncert.cli.options import (
     WithinOption,
     read_clip,
 )
-from bnncert.cli.output import network_tree, refuse_clashes
 from bnncert.cli.result_views import replay_text
 from bnncert.cli.time_limit import finite_limit, limit_text
 from bnncert.errors import FormatError, InputError

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bnncert.cli.answer_view import AnswerView, begin
-from bnncert.cli.bundled_names import point_source
+from bnncert.cli.files import network_tree, point_source
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import ModelOptions, Outputs, PrintOptions, SharedMethodOptions, read_clip
-from bnncert.cli.output import network_tree
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnncert.cli.files import refuse_unwritable
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import PrintOptions, SeedOption
-from bnncert.cli.output import refuse_unwritable
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:

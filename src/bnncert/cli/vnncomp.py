@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnncert.cli.files import refuse_clashes
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import CertificatesOption, MemoryOption, MethodOption, PrintOptions
-from bnncert.cli.output import refuse_clashes
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:

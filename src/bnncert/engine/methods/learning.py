@@ -10,14 +10,13 @@ import numpy as np
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.base import Context, JointWork, Method, register
-from bnncert.engine.methods.engine import STEP, JointEngine
+from bnncert.engine.methods.engine import STEP, JointEngine, LearnedClauses
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.literals import literal, negation, renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
 from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.fast_signs import fast_feasibility
 from bnncert.engine.reachability.feasibility import SignPattern
-from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.learning.encoding import MOST_SUM, Encoding, encode
 from bnncert.engine.search.learning.proof_log import BUFFER, ProofLog
 from bnncert.engine.search.learning.solver_state import (

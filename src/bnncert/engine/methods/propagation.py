@@ -11,20 +11,18 @@ import numpy as np
 from bnncert.arrays import BoolArray, SignArray
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.base import Context, JointWork, Method, register
-from bnncert.engine.methods.engine import STEP, JointEngine
+from bnncert.engine.methods.engine import STEP, JointEngine, LearnedClauses
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.presolve.literals import literal, renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
 from bnncert.engine.processes import at_most_threads, usable_cores
-from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.patterns.circuit import Circuit, build_circuit, is_small_enough
-from bnncert.engine.search.patterns.dask_pool import DaskPool
 from bnncert.engine.search.patterns.descent import FlipDescent
 from bnncert.engine.search.patterns.enumeration import pattern_counts, without_stable_gates
 from bnncert.engine.search.patterns.flips import flip_budget
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Point, Realiser
 from bnncert.engine.search.patterns.pattern_search import SearchOutcome
-from bnncert.engine.search.patterns.sharing import ProcessPool, SharedSearch, SubtreePool
+from bnncert.engine.search.patterns.sharing import DaskPool, ProcessPool, SharedSearch, SubtreePool
 from bnncert.engine.search.trace import PatternTrace
 from bnncert.engine.verdict import TargetResult
 from bnncert.problem import Problem, Target

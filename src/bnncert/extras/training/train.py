@@ -203,9 +203,8 @@ def run_training(
     options.check_inputs(dataset.input_shape)
     certify = options.certified_radius(dataset.scaling, dataset.input_shape)
     _require_pytorch()
-    from bnncert.extras.training.certified_share import certified_share
     from bnncert.extras.training.export import write_network
-    from bnncert.extras.training.fitting import fit
+    from bnncert.extras.training.fitting import certified_share, fit
 
     if loaded is not None:
         loaded(dataset)
