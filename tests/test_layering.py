@@ -38,6 +38,7 @@ START = "__main__"
 #: The parts of the engine, in the same sense.
 ENGINE = (
     "processes",
+    "scheduler",
     "timing",
     "solvers",
     "presolve",
