@@ -46,17 +46,16 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
 
     The fields are annotated for typer, ``Annotated[TYPE, typer.Option(...)]``, or with the help of
     an option of their own name alone, ``Annotated[TYPE, "HELP"]``.  They replace the parameter at
-    its place, so that `--help` lists them there.
+    its place, so that `--help` lists them there.  A group may have other groups as fields.
     """
     flat: list[inspect.Parameter] = []
-    groups: dict[str, tuple[Any, list[str]]] = {}
+    groups: dict[str, Any] = {}
     # get_type_hints is not used: before Python 3.11 it hides options whose default is None.
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind = parameter.annotation
         if is_dataclass(kind):
-            members = _parameters(kind)
-            groups[parameter.name] = (kind, [member.name for member in members])
-            flat += members
+            groups[parameter.name] = kind
+            flat += _parameters(kind)
         else:
             stated = _stated(parameter.name, kind)
             flat.append(parameter.replace(kind=KEYWORD, annotation=stated))
@@ -67,10 +66,7 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def command(**values: Any) -> None:
         values.pop("help_all", None)
-        made = {
-            name: kind(**{member: values.pop(member) for member in members})
-            for name, (kind, members) in groups.items()
-        }
+        made = {name: _made(kind, values) for name, kind in groups.items()}
         function(**values, **made)
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
@@ -80,16 +76,26 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
 
 def _parameters(kind: Any) -> list[inspect.Parameter]:
     """Make the fields of a dataclass parameters, which typer reads as options."""
-    hints = get_type_hints(kind, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
-            KEYWORD,
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            annotation=_stated(field.name, hints[field.name]),
-        )
-        for field in fields(kind)
-    ]
+    hints, found = get_type_hints(kind, include_extras=True), []
+    for field in fields(kind):
+        hint = hints[field.name]
+        if is_dataclass(hint):
+            found += _parameters(hint)
+            continue
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        stated = _stated(field.name, hint)
+        found.append(inspect.Parameter(field.name, KEYWORD, default=default, annotation=stated))
+    return found
+
+
+def _made(kind: Any, values: dict[str, Any]) -> Any:
+    """Make a group, and the groups that are its fields, of the values of their options."""
+    hints = get_type_hints(kind)
+    given = {
+        name: _made(hint, values) if is_dataclass(hint) else values.pop(name)
+        for name, hint in ((field.name, hints[field.name]) for field in fields(kind))
+    }
+    return kind(**given)
 
 
 def _stated(name: str, kind: Any) -> Any:

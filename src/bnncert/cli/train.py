@@ -212,10 +212,6 @@ def _line(now: TrainingProgress, options: TrainingOptions) -> str:
         f"accuracy {100 * now.accuracy:.2f} %",
         f"zeros {100 * now.zeros:.1f} %",
     ]
-    if now.open_share is not None:
-        parts.append(f"open {100 * now.open_share:.2f} %")
-    if now.held_out is not None:
-        parts.append(f"held out {100 * now.held_out:.2f} %")
-    if now.certified is not None:
-        parts.append(f"certified {100 * now.certified:.2f} %")
+    shares = {"open": now.open_share, "held out": now.held_out, "certified": now.certified}
+    parts += [f"{name} {100 * s:.2f} %" for name, s in shares.items() if s is not None]
     return "  ".join([*parts, f"{now.seconds:.1f} s"])

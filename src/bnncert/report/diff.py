@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from bnncert.engine.answer import lower_text, upper_text
 from bnncert.regions.radii import inputs_text, radius_text
@@ -57,8 +57,7 @@ class Contradiction:
         return self.proved.status == "robust" and _is_falsified(self.refuted.status)
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
+class Pair(NamedTuple):
     """The rows of two files about one question."""
 
     before: Row
@@ -247,7 +246,7 @@ def headline(comparison: Comparison) -> list[str]:
     )
     decided = [
         sum(r.status in ("robust", "not_robust", "misclassified") for r in rows)
-        for rows in zip(*((p.before, p.after) for p in comparison.pairs), strict=True)
+        for rows in zip(*comparison.pairs, strict=True)
     ]
     if decided:
         old, new = (

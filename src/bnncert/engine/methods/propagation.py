@@ -186,8 +186,8 @@ class PatternEngine(JointWork):
         if tree is not None and record is not None and self.search.outcome.status == "proved":
             kept = zip(self.targets, self._dropped.tolist(), strict=True)
             names = tuple(target.name for target, dropped in kept if not dropped)
-            trace = PatternTrace(names, tree, self.circuit.neurons, tuple(self.realiser.clauses))
-            record.patterns.append(trace)
+            clauses = tuple(self.realiser.clauses)
+            record.patterns.append(PatternTrace(names, tree, self.circuit.neurons, clauses=clauses))
             if record.presolved is None:
                 record.presolved = self.presolved
 

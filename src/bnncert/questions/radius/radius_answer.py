@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Literal
 
 from bnncert.engine.answer import Answer, Columns
-from bnncert.engine.verdict import Counterexample, Status, finite_or_none
+from bnncert.engine.verdict import Counterexample, Status, finite_bounds, finite_or_none
 from bnncert.questions.radius.whole_distances import WholeDistances
 from bnncert.regions import ChangeNorm
 
@@ -130,8 +130,7 @@ class RadiusResult(Answer):
         return {
             "norm": self.norm,
             "label": self.label,
-            "lower": finite_or_none(self.lower),
-            "upper": finite_or_none(self.upper),
+            **finite_bounds(self),
             "gap": finite_or_none(self.gap),
             "limit": self.limit,
             "covers_data": self.covers_data,

@@ -22,10 +22,10 @@ import time
 import uuid
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,8 +40,7 @@ from bnncert.engine.search.patterns.pattern_search import PatternSearch
 from bnncert.engine.search.trace import LearnedClause
 
 
-@dataclass(frozen=True, eq=False)
-class Subtrees:
+class Subtrees(NamedTuple):
     """Nodes to search below."""
 
     nodes: NodeBatch
@@ -310,7 +309,7 @@ class ProcessPool:
         searcher.known = len(work.clauses)
         # An error means that the process has exited, which `collect` handles.
         with suppress(OSError):
-            searcher.worker.connection.send(replace(work, clauses=fresh))
+            searcher.worker.connection.send(work._replace(clauses=fresh))
         return self._tickets
 
     def collect(self, seconds: float) -> list[tuple[int, Searched | None]]:
