@@ -42,7 +42,7 @@ def begin(
     `read` are the files that the command reads; the consoles of the command are returned.
     """
     from bnncert.cli.consoles import Consoles
-    from bnncert.cli.option_errors import refuse_unread
+    from bnncert.cli.grouping import refuse_unread
 
     if method is not None:
         refuse_unread(ctx, method)

@@ -157,7 +157,7 @@ def radius(
 
 def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOptions) -> None:
     """Raise if options are given that cannot be combined."""
-    from bnncert.cli.option_errors import refuse_together, refuse_without
+    from bnncert.cli.grouping import refuse_together, refuse_without
     from bnncert.regions import SHAPES
 
     refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})

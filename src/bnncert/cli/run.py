@@ -105,7 +105,7 @@ def run(
 ) -> None:
     """Verify many points at many radii; the same command again continues an interrupted run."""
     from bnncert.cli.consoles import Consoles
-    from bnncert.cli.option_errors import refuse_unread
+    from bnncert.cli.grouping import refuse_unread
     from bnncert.results.runner import finished_rows
     from bnncert.results.store import ResultsFile
 

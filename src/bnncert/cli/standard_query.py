@@ -17,7 +17,7 @@ import typer
 
 from bnncert.cli.exit_codes import ExitCode
 from bnncert.cli.files import model_file, network_tree
-from bnncert.cli.option_errors import given_options
+from bnncert.cli.grouping import given_options
 from bnncert.cli.options import SharedMethodOptions
 from bnncert.cli.result_views import VerifyOutputs, VerifyView, explain_result, replayable
 from bnncert.cli.time_limit import finite_limit

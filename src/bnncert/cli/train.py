@@ -79,7 +79,7 @@ def train(
 ) -> None:
     """Train a ternary or binary network; the same command again continues an interrupted run."""
     from bnncert.cli.consoles import Consoles
-    from bnncert.cli.option_errors import refuse_without
+    from bnncert.cli.grouping import refuse_without
     from bnncert.extras.training.datasets import REMOTE, data_folder, test_images_for_run
     from bnncert.extras.training.train import default_checkpoint, run_training
 

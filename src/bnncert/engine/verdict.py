@@ -213,14 +213,9 @@ class TargetResult(PartAnswer):
         """Return plain data (infinite bounds become None)."""
         return {
             "target": self.name,
-            "rival": self.rival,
-            "status": self.status,
-            "finding": self.finding,
+            **{name: getattr(self, name) for name in ("rival", "status", "finding")},
             **finite_bounds(self),
-            "seconds": self.seconds,
-            "stage": self.stage,
-            "note": self.note,
-            "details": self.details,
+            **{name: getattr(self, name) for name in ("seconds", "stage", "note", "details")},
         }
 
 

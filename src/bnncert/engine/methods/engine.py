@@ -276,6 +276,10 @@ class JointSearch(Protocol):
 
     targets: tuple[Target, ...]
 
+    def __init__(
+        self, presolved: Presolved, problem: Problem, targets: tuple[Target, ...], context: Context
+    ) -> None: ...
+
     def drop(self, proved: set[str]) -> None:
         """Remove targets that are proved elsewhere."""
 
@@ -298,6 +302,54 @@ class HasStatus(Protocol):
     @property
     def status(self) -> str:
         """What is known."""
+
+
+class JointMethod(Method):
+    """A method that decides all targets in one search, after what interval bounds prove."""
+
+    promises = ("bound", "exact", "counterexample")
+    search: ClassVar[type[JointSearch]]
+
+    @abstractmethod
+    def presolve(self, problem: Problem, context: Context) -> Presolved:
+        """Presolve the network as far as the search needs it."""
+
+    def refusal(self, presolved: Presolved) -> str:
+        """Say why there is no search for this network; empty if there is one."""
+        return ""
+
+    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
+        """Decide all targets in one search."""
+        presolved = self.presolve(problem, context)
+        since = context.deadline.elapsed()
+        known: dict[str, TargetResult] = {}
+        for target in problem.targets:
+            lower, proved = interval_proof(target, presolved.bounds[-1])
+            if presolved.contradiction:
+                lower, proved = np.inf, True
+            known[target.name] = context.result(
+                target, self.name, since, lower=lower, proved=proved
+            )
+        open_ = problem.targets
+        # The minimum is also computed of targets that are proved.
+        wants_minimum = "mode" in self.reads and context.options.mode != "feasibility"
+        if presolved.contradiction or not wants_minimum:
+            open_ = tuple(t for t in open_ if known[t.name].status != "robust")
+        if open_ and not context.deadline.passed():
+            lowers = [known[target.name].lower for target in open_]
+            note, search = self.refusal(presolved), None
+            if not note:
+                context.report(self.name, len(problem.targets) - len(open_), len(problem.targets))
+                search = self.search(presolved, problem, open_, context)
+                search.run(context.deadline)
+                search.leave_trace()
+            for target, lower in zip(open_, lowers, strict=True):
+                known[target.name] = (
+                    context.result(target, self.name, since, lower=lower, note=note)
+                    if search is None
+                    else search.result(target, self.name, since, lower)
+                )
+        return tuple(known[target.name] for target in problem.targets)
 
 
 class JointEngine(Engine):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import BoolArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.engine.methods.base import Context, JointWork, Method, register
-from bnncert.engine.methods.engine import STEP, JointEngine, LearnedClauses
-from bnncert.engine.methods.interval import interval_proof
+from bnncert.engine.methods.base import Context, JointWork, register
+from bnncert.engine.methods.engine import STEP, JointEngine, JointMethod, LearnedClauses
 from bnncert.engine.presolve.literals import literal, renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
 from bnncert.engine.processes import at_most_threads, usable_cores
@@ -194,7 +192,6 @@ class PatternEngine(JointWork):
     def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
         """Return the result of the search so far for one target."""
         outcome, number = self.search.outcome, self.targets.index(target)
-        details: dict[str, Any] = {"nodes": outcome.nodes, "patterns": outcome.patterns}
         note = f"{outcome.nodes} nodes, {outcome.patterns} patterns"
         if self._trouble:
             note += f"; {self._trouble}"
@@ -218,17 +215,8 @@ class PatternEngine(JointWork):
             counterexample=found,
             proved=proved,
             note=note,
-            details=details,
+            details={"nodes": outcome.nodes, "patterns": outcome.patterns},
         )
-
-
-def _presolved(problem: Problem, context: Context) -> Presolved:
-    """Return the presolved network; a budget of flips implies all pairs, so they are not needed."""
-    network, region = problem.network, problem.region
-    bounds = context.intervals(problem)
-    if flip_budget(network.layers[0], bounds[0].unstable, region) is not None:
-        return plain_presolve(network, region, bounds)
-    return context.presolve(problem)
 
 
 #: Seconds of a pattern of first-layer signs, and the seconds after which a search may be useful.
@@ -236,49 +224,25 @@ PATTERN, PATTERNS = 1e-6, 5e-3
 
 
 @register
-class PropagationMethod(Method):
+class PropagationMethod(JointMethod):
     """Search over sign patterns of the first layer."""
 
     name = "propagation"
     summary = "search over first-layer signs by integer propagation in batches; for deep networks"
-    promises = ("bound", "exact", "counterexample")
     reads = frozenset({"seed", "mode", "processes", "cluster", "memory"})
+    search = PatternEngine
 
-    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Decide all targets in one search."""
-        presolved = _presolved(problem, context)
-        since = context.deadline.elapsed()
-        known: dict[str, TargetResult] = {}
-        lowers: dict[str, float] = {}
-        for target in problem.targets:
-            lower, proved = interval_proof(target, presolved.bounds[-1])
-            if presolved.contradiction:
-                lower, proved = np.inf, True
-            lowers[target.name] = lower
-            known[target.name] = context.result(
-                target, self.name, since, lower=lower, proved=proved
-            )
-        open_ = problem.targets
-        if context.options.mode == "feasibility":
-            open_ = tuple(t for t in open_ if known[t.name].status != "robust")
-        if presolved.contradiction:
-            open_ = ()
-        if open_ and not context.deadline.passed():
-            if is_small_enough(presolved):
-                context.report(self.name, len(problem.targets) - len(open_), len(problem.targets))
-                engine = PatternEngine(presolved, problem, open_, context)
-                engine.run(context.deadline)
-                engine.leave_trace()
-                for target in open_:
-                    known[target.name] = engine.result(
-                        target, self.name, since, lowers[target.name]
-                    )
-            else:
-                for target in open_:
-                    known[target.name] = context.result(
-                        target, self.name, since, lower=lowers[target.name], note=TOO_LARGE
-                    )
-        return tuple(known[t.name] for t in problem.targets)
+    def presolve(self, problem: Problem, context: Context) -> Presolved:
+        """Presolve; a budget of flips implies all pairs, so they are not needed."""
+        network, region = problem.network, problem.region
+        bounds = context.intervals(problem)
+        if flip_budget(network.layers[0], bounds[0].unstable, region) is not None:
+            return plain_presolve(network, region, bounds)
+        return context.presolve(problem)
+
+    def refusal(self, presolved: Presolved) -> str:
+        """Refuse networks that are too large."""
+        return "" if is_small_enough(presolved) else TOO_LARGE
 
 
 class PatternsEngine(JointEngine):

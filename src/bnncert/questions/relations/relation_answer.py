@@ -160,7 +160,6 @@ class RelationResult(Answer):
     """
 
     HOLDS = frozenset({"holds"})
-    no_certificate = ""
 
     status: RelationStatus
     statement: str
