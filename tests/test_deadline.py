@@ -145,7 +145,7 @@ def test_presolve_looks_at_the_clock_between_small_units_of_work(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, least, late = UNITS[name]
-    for place in ("pairs.CHUNK", "pairs.PRODUCTS_AT_ONCE", "ranges.CELLS_AT_ONCE"):
+    for place in ("pairs.CHUNK", "pairs.PRODUCTS_AT_ONCE", "conflicts.CELLS_AT_ONCE"):
         monkeypatch.setattr(f"bnncert.engine.presolve.{place}", 1)
     monkeypatch.setattr("bnncert.engine.presolve.stability.WEIGHTS_AT_ONCE", INPUTS)
     monkeypatch.setattr("bnncert.engine.presolve.stability.PROGRAMS_AT_ONCE", 1)
