@@ -6,8 +6,7 @@ from typing import Any
 
 import typer
 
-from bnncert.cli.catalogue import ENTRIES, Entry
-from bnncert.cli.help_topics import OTHER, TOPICS, topic_of
+from bnncert.cli.catalogue import ENTRIES, OTHER, TOPICS, Entry, topic_of
 from bnncert.cli.program import _imported
 
 #: The line of docs/commands.md that the reference replaces.

@@ -19,10 +19,9 @@ from bnncert.cli import time_limit as clock
 from bnncert.deadline import Deadline, OutOfTimeError
 from bnncert.engine.methods import REGISTRY, Context
 from bnncert.engine.methods.attack import Attack
-from bnncert.engine.presolve.conflicts import ConflictingPairs, close
+from bnncert.engine.presolve.conflicts import ConflictingPairs, close, sum_ranges
 from bnncert.engine.presolve.pairs import conflicting_pairs
 from bnncert.engine.presolve.pipeline import equal_rows, presolve
-from bnncert.engine.presolve.ranges import sum_ranges
 from bnncert.engine.presolve.reduction import reduce_target
 from bnncert.engine.presolve.stability import first_layer, stability
 from bnncert.engine.relaxations.moments.layered_program import encode
@@ -146,7 +145,7 @@ def test_presolve_looks_at_the_clock_between_small_units_of_work(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, least, late = UNITS[name]
-    for place in ("pairs.CHUNK", "pairs.PRODUCTS_AT_ONCE", "ranges.CELLS_AT_ONCE"):
+    for place in ("pairs.CHUNK", "pairs.PRODUCTS_AT_ONCE", "conflicts.CELLS_AT_ONCE"):
         monkeypatch.setattr(f"bnncert.engine.presolve.{place}", 1)
     monkeypatch.setattr("bnncert.engine.presolve.stability.WEIGHTS_AT_ONCE", INPUTS)
     monkeypatch.setattr("bnncert.engine.presolve.stability.PROGRAMS_AT_ONCE", 1)

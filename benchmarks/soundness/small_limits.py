@@ -66,7 +66,7 @@ GROUPS: dict[str, Limits] = {
         ("engine.methods.auto", "LOCAL", (0.0, 0.25, 1.0)),
         ("engine.methods.auto", "OTHERWISE", (0.5, 100.0)),
         ("engine.methods.propagation", "PATTERNS", (1e-6, 0.02)),
-        ("engine.methods.open_question", "CUBE", (1e-14, 1e-10)),
+        ("engine.methods.engine", "CUBE", (1e-14, 1e-10)),
         ("engine.methods.integer_programs", "PROGRAM", (1e-4, 0.2)),
     ),
     "processes": (

@@ -37,7 +37,7 @@ _MODULES = {
     "questions.explain.explain": "explain",
     "questions.faults.fault_search": "faults",
     "questions.polynomial_bound": "bound_polynomial",
-    "questions.progress_bar": "progress_bar",
+    "questions.prover": "progress_bar",
     "questions.radius.radius": "radius",
     "questions.relations.relations": "fair monotone",
     "questions.radius.smallest": "smallest",
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from bnncert.questions.explain.explain import explain as explain
     from bnncert.questions.faults.fault_search import faults as faults
     from bnncert.questions.polynomial_bound import bound_polynomial as bound_polynomial
-    from bnncert.questions.progress_bar import progress_bar as progress_bar
+    from bnncert.questions.prover import progress_bar as progress_bar
     from bnncert.questions.radius.radius import radius as radius
     from bnncert.questions.radius.smallest import smallest as smallest
     from bnncert.questions.relations.relations import fair as fair

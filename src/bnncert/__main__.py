@@ -20,7 +20,7 @@ def main() -> None:
 def _run() -> None:
     import signal
 
-    from bnncert.cli.interrupts import (
+    from bnncert.cli.exit_codes import (
         leave,
         leaving_on_interrupt,
         listens_to_interrupts,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from bnncert.cli.bundled_names import model_file, point_source, points_source
+from bnncert.cli.files import model_file, point_source, points_source
 from bnncert.errors import InputError
 from bnncert.model.formats.inputs import read_array
 from bnncert.model.loading import load, load_demo_images, load_demo_network

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.cli.output import json_text
+from bnncert.cli.files import json_text
 from bnncert.regions.radii import INPUT_UNITS, RadiusUnit
 from tests.cli.diamond import BALL, POINT, Run, query, read_json, write_network
 from tests.cli.diamond import DIAMOND as NET

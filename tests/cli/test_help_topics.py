@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bnncert.cli import demo
-from bnncert.cli.catalogue import ENTRIES, Entry
-from bnncert.cli.help_topics import OTHER, TOPICS, topic_of
+from bnncert.cli.catalogue import ENTRIES, OTHER, TOPICS, Entry, topic_of
 from bnncert.cli.program import _imported
 from bnncert.cli.supports import QUESTIONS
 from tests.cli.diamond import Run

@@ -131,7 +131,7 @@ def test_while_the_arguments_are_read_it_is_one_line_too() -> None:
     assert (done.returncode, done.stderr) == (130, "bnncert: interrupted\n")
 
 
-@pytest.mark.parametrize("module", ["signal", "bnncert.cli.interrupts", "contextlib"])
+@pytest.mark.parametrize("module", ["signal", "bnncert.cli.exit_codes", "contextlib"])
 def test_before_the_first_import_it_is_one_line_too(module: str) -> None:
     # A module that is loaded already is not looked for: Ctrl-C meets the first one that is not.
     script = (

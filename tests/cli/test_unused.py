@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bnncert.cli.option_errors import OPTION_FIELDS
+from bnncert.cli.grouping import OPTION_FIELDS
 from bnncert.deadline import Deadline
 from bnncert.engine.methods import REGISTRY, Context, Method, Options
 from bnncert.engine.replay import Replayer

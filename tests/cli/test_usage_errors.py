@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bnncert.cli.catalogue import ENTRIES
-from bnncert.cli.option_errors import SYNONYMS
+from bnncert.cli.grouping import SYNONYMS
 from bnncert.cli.program import _imported
 from tests.cli.diamond import BALL, DIAMOND, Run, assert_one_line, query
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,8 +60,8 @@ def test_all_steps_of_a_stage_on_a_target_become_one_entry_with_the_best_bounds(
         Step("bab", "class 1", 2.0, 5.0, lower=1.0, decided=True),
     ]
     assert Journal(steps).timing().work == (
-        StageWork("bab", "class 1", 4.0, 1.0, math.inf, True),
-        StageWork("attack", "class 1", 1.0, -math.inf, 9.0, False),
+        StageWork("bab", "class 1", 4.0, lower=1.0, decided=True),
+        StageWork("attack", "class 1", 1.0, upper=9.0),
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts, series_numbers
+from bnncert.report.page.markup import Axis, AxisScale
 from bnncert.report.page.outcomes import outcome_chart
-from bnncert.report.page.svg import Axis, AxisScale
 from bnncert.report.statistics import Panel, counts, gaps, panels
 from bnncert.results.store import read_recorded
 from tests.report.results_sketch import NETWORK, write_results

@@ -22,10 +22,9 @@ from bnncert.errors import FormatError, InputError
 from bnncert.regions.pictures import as_image, difference, png_bytes, shades
 from bnncert.report.csv_export import write_csv
 from bnncert.report.latex_export import escape, write_latex
-from bnncert.report.page.details import Album, collect_details
 from bnncert.report.page.document import write_page
-from bnncert.report.page.svg import AxisScale
-from bnncert.report.page.table_data import shortened, table_columns
+from bnncert.report.page.markup import AxisScale
+from bnncert.report.page.row_data import Album, collect_details, shortened, table_columns
 from bnncert.report.statistics import gaps, panels
 from bnncert.results.store import read_recorded
 from tests.cli.diamond import Run

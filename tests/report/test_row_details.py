@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from bnncert.cli.program import app
 from bnncert.regions.radii import PixelScale
-from bnncert.report.page.details import stage_seconds, why_undecided
-from bnncert.report.page.table_data import command_parts
+from bnncert.report.page.row_data import command_parts, stage_seconds, why_undecided
 from bnncert.results.rows import InstanceKey, NetworkRecord, Row
 from bnncert.results.store import read_recorded
 from tests.in_process import CODE

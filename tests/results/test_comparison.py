@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bnncert.results.diff import Comparison, Pair, compare_results
+from bnncert.report.diff import Comparison, Pair, compare_results
 from bnncert.results.rows import InstanceKey, Row
 from bnncert.results.store import Recorded
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 import typer
 
 from bnncert.cli.exit_codes import exit_code
-from bnncert.cli.options import Outputs, PrintOptions
-from bnncert.cli.output import refuse_unwritable, write_json
+from bnncert.cli.files import refuse_unwritable, write_json
+from bnncert.cli.options import MethodOptions, ModelOptions, Outputs, PrintOptions
 from bnncert.cli.time_limit import finite_limit, limit_text, remaining
 from bnncert.engine.answer import AnswerT, Interrupted
 
 if TYPE_CHECKING:
-    from bnncert.cli.command_question import CommandQuestion
+    from bnncert.cli.command_question import CommandQuestion, PointT
     from bnncert.cli.consoles import Consoles
     from bnncert.cli.progress import LiveLine
     from bnncert.results.rows import Kind
@@ -42,13 +42,35 @@ def begin(
     `read` are the files that the command reads; the consoles of the command are returned.
     """
     from bnncert.cli.consoles import Consoles
-    from bnncert.cli.option_errors import refuse_unread
+    from bnncert.cli.grouping import refuse_unread
 
     if method is not None:
         refuse_unread(ctx, method)
     consoles = Consoles.of(ctx, printing, stderr=outputs.json_ == "-")
     refuse_unwritable(*outputs.files.values(), read=read)
     return consoles
+
+
+def begin_at(
+    point: PointT,
+    ctx: typer.Context,
+    source: ModelOptions,
+    settings: MethodOptions | None,
+    outputs: Outputs,
+    printing: PrintOptions,
+) -> tuple[PointT, Consoles]:
+    """Begin a question about a point, as :func:`begin`; return the point that the options name.
+
+    Wrong values of the method's options are refused before a file is read.
+    """
+    from bnncert.cli.command_question import with_argument
+
+    point = with_argument(point)
+    method = None
+    if settings is not None:
+        settings.options()
+        method = settings.method
+    return point, begin(ctx, printing, outputs, (*source.files, *point.files), method)
 
 
 @dataclass(frozen=True, eq=False)

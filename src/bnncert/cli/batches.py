@@ -30,7 +30,7 @@ class PlaceOptions:
 
     def place(self, ctx: typer.Context, consoles: Consoles) -> Place:
         """Return the place, or raise if both options name one."""
-        from bnncert.cli.option_errors import refuse_together
+        from bnncert.cli.grouping import refuse_together
         from bnncert.results.runner import Place
 
         told = {"workers": "the workers of the scheduler answer, not processes here"}

@@ -6,7 +6,7 @@ from functools import partial
 
 import typer
 
-from bnncert.cli.answer_view import begin
+from bnncert.cli.answer_view import begin_at
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallOptions,
@@ -35,13 +35,13 @@ def bound(
     printing: PrintOptions,
 ) -> None:
     """Bound the margin over each rival class by one method."""
-    from bnncert.cli.command_question import read_points, with_argument
+    from bnncert.cli.command_question import read_points
     from bnncert.cli.undecided import Asked
     from bnncert.questions.verify import bound as bound_api
 
-    ball, outputs, method = with_argument(ball), Outputs(json_=json_), settings.method
+    outputs, method = Outputs(json_=json_), settings.method
+    ball, consoles = begin_at(ball, ctx, source, settings, outputs, printing)
     options = settings.options()
-    consoles = begin(ctx, printing, outputs, (*source.files, *ball.files), method)
     network = source.read(settings.sign_zero)
     points = read_points(network, ball, ball.shape, scaling)
     question = points.question(points.index)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bnncert.cli.bundled_names import model_file, point_source
 from bnncert.cli.exit_codes import ExitCode
+from bnncert.cli.files import json_path, model_file, point_source, refuse_unwritable, write_json
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     IndexOption,
@@ -22,7 +22,6 @@ from bnncert.cli.options import (
     PixelScaleOptions,
     point_option,
 )
-from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import FormatError, InputError, MissingFileError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bnncert.arrays import FloatArray
-from bnncert.cli.bundled_names import PREFIX, point_source
+from bnncert.cli.files import PREFIX, network_tree, point_source
 from bnncert.cli.options import (
     BallShape,
     PixelOptions,
@@ -19,7 +19,6 @@ from bnncert.cli.options import (
     read_rivals,
     read_scale,
 )
-from bnncert.cli.output import network_tree
 from bnncert.errors import InputError
 from bnncert.model.formats.images import is_image
 from bnncert.model.formats.inputs import pick_point, split_key

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bnncert.cli.answer_view import AnswerView, begin
-from bnncert.cli.bundled_names import points_source
+from bnncert.cli.files import points_source
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallShape,
@@ -154,7 +154,7 @@ def compare(
 def _question(ctx: typer.Context, network: Network, options: TwoNetworksOptions) -> _Question:
     """Read what is compared: a ball around --input, the rows of --data alone, or a box."""
     from bnncert.cli.command_question import read_question
-    from bnncert.cli.option_errors import refuse_without
+    from bnncert.cli.grouping import refuse_without
     from bnncert.results.labelled_points import OWN
 
     inputs = None if options.data is None else _read_inputs(network, options)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bnncert.cli.files import refuse_unwritable
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     LayersOption,
@@ -15,7 +16,6 @@ from bnncert.cli.options import (
     SignZeroOption,
     read_scale,
 )
-from bnncert.cli.output import refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bnncert.cli.answer_view import RecordedView, begin
+from bnncert.cli.answer_view import RecordedView, begin_at
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
@@ -67,11 +67,9 @@ def count(
     printing: PrintOptions,
 ) -> None:
     """Count the grid points of a region whose class changes, with certified bounds."""
-    from bnncert.cli.command_question import with_argument
     from bnncert.questions.count.count import count as count_points
 
-    point = with_argument(point)
-    consoles = begin(ctx, printing, outputs, (*source.files, *point.files))
+    point, consoles = begin_at(point, ctx, source, None, outputs, printing)
     network = source.read(settings.sign_zero)
     question = _read(network, point, scaling)
     consoles.details.notes(question.notes)

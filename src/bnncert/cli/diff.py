@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bnncert.cli.exit_codes import ExitCode
+from bnncert.cli.files import json_path, refuse_unwritable, write_json
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import JsonOption
-from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 
 if TYPE_CHECKING:
     from bnncert.cli.consoles import PlainConsole
-    from bnncert.report.diff_tables import ChangeTable
-    from bnncert.results.diff import Comparison
+    from bnncert.report.diff import ChangeTable, Comparison
 
 #: The most rows of a table on the terminal.
 MOST_ROWS = 20
@@ -34,8 +33,7 @@ def diff(
 ) -> None:
     """Show what changed between two results files; exit code 1 if they contradict each other."""
     from bnncert.cli.consoles import wide_console
-    from bnncert.report.diff_tables import comparison_page, comparison_tree
-    from bnncert.results.diff import compare_results
+    from bnncert.report.diff import compare_results, comparison_page, comparison_tree
     from bnncert.results.store import read_recorded
 
     refuse_unwritable(out, json_path(json_), read=(before, after))
@@ -53,7 +51,7 @@ def diff(
 
 def _show(comparison: Comparison, console: PlainConsole) -> None:
     """Print the contradictions, the summary, and the first rows of each table."""
-    from bnncert.report.diff_tables import headline, sections
+    from bnncert.report.diff import headline, sections
 
     tables = sections(comparison)
     # The sections that are loud come first.

@@ -12,9 +12,9 @@ import typer
 
 from bnncert.cli.batches import PlaceOptions, refuse_failures, run_shown
 from bnncert.cli.completion import among
+from bnncert.cli.files import refuse_clashes, refuse_unwritable
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import GridOption, LabelsOption, PrintOptions
-from bnncert.cli.output import refuse_clashes, refuse_unwritable
 from bnncert.deadline import Deadline
 from bnncert.errors import InputError
 

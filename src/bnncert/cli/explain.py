@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bnncert.cli.answer_view import RecordedView, begin
+from bnncert.cli.answer_view import RecordedView, begin_at
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
@@ -84,12 +84,10 @@ def explain(
     printing: PrintOptions,
 ) -> None:
     """Find inputs that suffice for the class of an image, and show that each is needed."""
-    from bnncert.cli.command_question import with_argument
     from bnncert.questions.explain.explain import explain as explain_api
     from bnncert.questions.prover import UnwrittenError
 
-    point, options = with_argument(point), settings.options()
-    consoles = begin(ctx, printing, outputs, (*source.files, *point.files), settings.method)
+    point, consoles = begin_at(point, ctx, source, settings, outputs, printing)
     network = source.read(settings.sign_zero)
     question, values = _read(network, point, domain, pixels)
     consoles.details.notes(question.notes)
@@ -107,7 +105,7 @@ def explain(
                 sign_zero=settings.sign_zero,
                 method=settings.method,
                 question_timeout=question_timeout,
-                options=options,
+                options=settings.options(),
                 **how,
             )
         except UnwrittenError:

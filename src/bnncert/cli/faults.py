@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bnncert.cli.answer_view import RecordedView, begin
+from bnncert.cli.answer_view import RecordedView, begin_at
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     AnswerOutputs,
@@ -67,11 +67,10 @@ def faults(
     printing: PrintOptions,
 ) -> None:
     """Find how many weight bits may flip, or thresholds be stuck, before the class can change."""
-    from bnncert.cli.command_question import read_decision, with_argument
+    from bnncert.cli.command_question import read_decision
     from bnncert.questions.faults.fault_search import faults as faults_api
 
-    point, options = with_argument(point), settings.options()
-    consoles = begin(ctx, printing, outputs, (*source.files, *point.files), settings.method)
+    point, consoles = begin_at(point, ctx, source, settings, outputs, printing)
     network = source.read(settings.sign_zero)
     question = read_decision(
         network,
@@ -97,7 +96,7 @@ def faults(
             limit=chosen.max_,
             method=settings.method,
             question_timeout=chosen.question_timeout,
-            options=options,
+            options=settings.options(),
         ),
     )
 

@@ -20,8 +20,8 @@ from bnncert.cli.batches import refuse_failures
 from bnncert.cli.command_question import AskedPoints, CommandQuestion
 from bnncert.cli.consoles import Consoles
 from bnncert.cli.exit_codes import exit_code
+from bnncert.cli.files import network_tree, refuse_clashes, write_json
 from bnncert.cli.options import SharedMethodOptions
-from bnncert.cli.output import network_tree, refuse_clashes, write_json
 from bnncert.cli.progress import LiveLine, watch
 from bnncert.cli.result_views import has_margin, question_tree, totals_text
 from bnncert.cli.time_limit import finite_limit

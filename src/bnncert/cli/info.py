@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from bnncert.cli.files import json_path, refuse_unwritable, write_json
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import JsonOption, ModelOptions
-from bnncert.cli.output import json_path, refuse_unwritable, write_json
 from bnncert.model.formats.atomic import write_atomically
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bnncert.cli.bundled_names import NETWORKS, POINTS, model_file
 from bnncert.cli.completion import METHODS, among
+from bnncert.cli.files import NETWORKS, POINTS, model_file
 from bnncert.cli.grouping import flag_of
 from bnncert.cli.time_limit import DEFAULT_LIMIT, read_limit
 from bnncert.engine.solvers import SolverName

@@ -15,12 +15,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from bnncert.cli.catalogue import ENTRIES, Entry
+from bnncert.cli.catalogue import ENTRIES, Entry, TopicCommand, write_commands
 from bnncert.cli.completion import SHELLS, install_script, prepare, script, with_shell
-from bnncert.cli.exit_codes import CODES, ExitCode
-from bnncert.cli.help_topics import TopicCommand, write_commands
-from bnncert.cli.interrupts import INTERRUPTED, leaving_on_interrupt
-from bnncert.cli.option_errors import usage_text
+from bnncert.cli.exit_codes import CODES, INTERRUPTED, ExitCode, leaving_on_interrupt
+from bnncert.cli.grouping import usage_text
 from bnncert.cli.project_defaults import ProjectDefaults, find_defaults
 from bnncert.cli.time_limit import is_command_line
 from bnncert.errors import BnncertError, InputError

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bnncert.cli.catalogue import ENTRIES
+from bnncert.cli.catalogue import ENTRIES, TOPICS
 from bnncert.cli.grouping import flag_of, value_source
-from bnncert.cli.help_topics import TOPICS
 from bnncert.errors import FormatError, InputError
 
 FILE, PROJECT_FILE = "bnncert.toml", "pyproject.toml"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bnncert.cli.answer_view import AnswerView, begin
+from bnncert.cli.answer_view import AnswerView, begin_at
+from bnncert.cli.files import network_tree, refuse_clashes
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     BallShape,
@@ -25,7 +26,6 @@ from bnncert.cli.options import (
     WithinOption,
     read_clip,
 )
-from bnncert.cli.output import network_tree, refuse_clashes
 from bnncert.cli.result_views import replay_text
 from bnncert.cli.time_limit import finite_limit, limit_text
 from bnncert.errors import FormatError, InputError
@@ -99,16 +99,14 @@ def radius(
     printing: PrintOptions,
 ) -> None:
     """Find the largest certified and the smallest falsified radius around a point."""
-    from bnncert.cli.command_question import read_points, with_argument
+    from bnncert.cli.command_question import read_points
     from bnncert.cli.image_folders import FolderView, search_folder
     from bnncert.cli.progress import watch
     from bnncert.questions.radius.radius import radius as radius_api
     from bnncert.questions.radius.smallest import smallest
 
-    point, method = with_argument(point), settings.method
-    # Wrong values are refused before the network is read.
-    settings.options()
-    consoles = begin(ctx, printing, outputs, (*source.files, *point.files), method)
+    point, consoles = begin_at(point, ctx, source, settings, outputs, printing)
+    method = settings.method
     # The JSON file may replace the one from which the search continues.
     refuse_clashes((outputs.certificate, outputs.save_counterexample), (resume,))
     _refuse_useless(ctx, point, search)
@@ -159,7 +157,7 @@ def radius(
 
 def _refuse_useless(ctx: typer.Context, point: CentreOptions, search: SearchOptions) -> None:
     """Raise if options are given that cannot be combined."""
-    from bnncert.cli.option_errors import refuse_together, refuse_without
+    from bnncert.cli.grouping import refuse_together, refuse_without
     from bnncert.regions import SHAPES
 
     refuse_together(ctx, "exact", {"tolerance": "the search ends at the minimum"})

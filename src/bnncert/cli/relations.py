@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bnncert.cli.answer_view import AnswerView, begin
-from bnncert.cli.bundled_names import point_source
+from bnncert.cli.files import network_tree, point_source
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import ModelOptions, Outputs, PrintOptions, SharedMethodOptions, read_clip
-from bnncert.cli.output import network_tree
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,6 +52,16 @@ class TableOptions:
     ] = None
 
 
+@dataclass(frozen=True)
+class RelationOptions:
+    """The options of both commands."""
+
+    table: TableOptions
+    settings: SharedMethodOptions
+    outputs: Outputs
+    printing: PrintOptions
+
+
 @grouped
 def monotone(
     *,
@@ -62,15 +71,12 @@ def monotone(
     decreasing: Annotated[bool, "The class or score is kept if the feature decreases."] = False,
     label: Annotated[int | None, "The class that is kept (default: the second of two)."] = None,
     score: Annotated[int | None, "The score that does not fall, instead of a class."] = None,
-    table: TableOptions,
-    settings: SharedMethodOptions,
-    outputs: Outputs,
-    printing: PrintOptions,
+    chosen: RelationOptions,
 ) -> None:
     """Decide whether a class or score is monotone in a feature, with a pair of inputs if not."""
     from bnncert.questions.relations.relations import monotone as monotone_api
 
-    command = _RelationCommand(ctx, source, table, settings, outputs, printing)
+    command = _RelationCommand(ctx, source, chosen)
     found, values = command.feature(feature)
     if not isinstance(found, int):
         raise InputError(f"--feature is {feature}; a one-hot group has no order")
@@ -82,7 +88,7 @@ def monotone(
         increasing=not decreasing,
         label=label,
         score=score,
-        step=table.step,
+        step=chosen.table.step,
         values=values or None,
         **command.about,
     )
@@ -100,15 +106,12 @@ def fair(
         "A protected feature, by name or number (NAME=V1,V2 states its values), or a "
         "one-hot group, by its name or as in 3,4,5; repeatable.",
     ],
-    table: TableOptions,
-    settings: SharedMethodOptions,
-    outputs: Outputs,
-    printing: PrintOptions,
+    chosen: RelationOptions,
 ) -> None:
     """Decide whether protected attributes can change the class, with a pair of inputs if so."""
     from bnncert.questions.relations.relations import fair as fair_api
 
-    command = _RelationCommand(ctx, source, table, settings, outputs, printing)
+    command = _RelationCommand(ctx, source, chosen)
     protected: list[int | tuple[int, ...]] = []
     values: dict[int, list[float]] = {}
     for text in protect:
@@ -118,7 +121,7 @@ def fair(
             raise InputError(f"--protect is {text!r}; a one-hot group has no values of its own")
         if listed and isinstance(found, int):
             values[found] = listed
-    single = [f for f in protected if isinstance(f, int)]
+    single, step = [f for f in protected if isinstance(f, int)], chosen.table.step
     changing = {f for found in protected for f in ([found] if isinstance(found, int) else found)}
     ask = partial(
         fair_api,
@@ -126,7 +129,7 @@ def fair(
         protected,
         command.region(changing),
         values=values,
-        step={} if table.step is None else {f: table.step for f in single if f not in values},
+        step={} if step is None else {f: step for f in single if f not in values},
         **command.about,
     )
     title = f"protected: {', '.join(protect)}"
@@ -136,22 +139,15 @@ def fair(
 class _RelationCommand:
     """One call of a command: its options, and the network and the table that they name."""
 
-    def __init__(
-        self,
-        ctx: typer.Context,
-        source: ModelOptions,
-        table: TableOptions,
-        settings: SharedMethodOptions,
-        outputs: Outputs,
-        printing: PrintOptions,
-    ) -> None:
+    def __init__(self, ctx: typer.Context, source: ModelOptions, chosen: RelationOptions) -> None:
         from bnncert.questions.relations.table_columns import TableColumns
 
-        self.ctx, self.table, self.settings, self.model = ctx, table, settings, source.model
+        self.ctx, self.model = ctx, source.model
+        self.table, self.settings = table, settings = chosen.table, chosen.settings
         read = (*source.files, table.table, table.input_)
-        consoles = begin(ctx, printing, outputs, read, settings.method)
+        consoles = begin(ctx, chosen.printing, chosen.outputs, read, settings.method)
         self.network = source.read(settings.sign_zero)
-        self.view = _RelationView(consoles, outputs, self._stated)
+        self.view = _RelationView(consoles, chosen.outputs, self._stated)
         self.columns = TableColumns.plain(self.network.inputs)
         if table.table is not None:
             self.columns = TableColumns.read(table.table, self.network.inputs)

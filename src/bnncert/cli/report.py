@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnncert.cli.files import refuse_clashes, refuse_unwritable
 from bnncert.cli.grouping import grouped
-from bnncert.cli.output import refuse_clashes, refuse_unwritable
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import write_atomically
 

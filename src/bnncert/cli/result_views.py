@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bnncert.cli.answer_view import AnswerView
+from bnncert.cli.files import network_tree
 from bnncert.cli.options import CounterexampleOutputs
-from bnncert.cli.output import network_tree
 from bnncert.cli.time_limit import process_age
 from bnncert.model.formats.atomic import write_atomically
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bnncert.cli.batches import PlaceOptions, refuse_failures, run_shown
-from bnncert.cli.bundled_names import POINTS, point_source
 from bnncert.cli.completion import among
+from bnncert.cli.files import POINTS, point_source, refuse_unwritable
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import (
     CertificatesOption,
@@ -33,7 +33,6 @@ from bnncert.cli.options import (
     read_rivals,
     read_scale,
 )
-from bnncert.cli.output import refuse_unwritable
 from bnncert.cli.time_limit import DEFAULT_LIMIT, finite_limit, is_default, limit_text, read_limit
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import make_folder
@@ -106,7 +105,7 @@ def run(
 ) -> None:
     """Verify many points at many radii; the same command again continues an interrupted run."""
     from bnncert.cli.consoles import Consoles
-    from bnncert.cli.option_errors import refuse_unread
+    from bnncert.cli.grouping import refuse_unread
     from bnncert.results.runner import finished_rows
     from bnncert.results.store import ResultsFile
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import typer
 
-from bnncert.cli.bundled_names import model_file
 from bnncert.cli.exit_codes import ExitCode
-from bnncert.cli.option_errors import given_options
+from bnncert.cli.files import model_file, network_tree
+from bnncert.cli.grouping import given_options
 from bnncert.cli.options import SharedMethodOptions
-from bnncert.cli.output import network_tree
 from bnncert.cli.result_views import VerifyOutputs, VerifyView, explain_result, replayable
 from bnncert.cli.time_limit import finite_limit
 from bnncert.cli.undecided import Asked

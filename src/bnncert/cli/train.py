@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnncert.cli.files import refuse_unwritable
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import PrintOptions, SeedOption
-from bnncert.cli.output import refuse_unwritable
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def train(
 ) -> None:
     """Train a ternary or binary network; the same command again continues an interrupted run."""
     from bnncert.cli.consoles import Consoles
-    from bnncert.cli.option_errors import refuse_without
+    from bnncert.cli.grouping import refuse_without
     from bnncert.extras.training.datasets import REMOTE, data_folder, test_images_for_run
     from bnncert.extras.training.train import default_checkpoint, run_training
 
@@ -212,10 +212,6 @@ def _line(now: TrainingProgress, options: TrainingOptions) -> str:
         f"accuracy {100 * now.accuracy:.2f} %",
         f"zeros {100 * now.zeros:.1f} %",
     ]
-    if now.open_share is not None:
-        parts.append(f"open {100 * now.open_share:.2f} %")
-    if now.held_out is not None:
-        parts.append(f"held out {100 * now.held_out:.2f} %")
-    if now.certified is not None:
-        parts.append(f"certified {100 * now.certified:.2f} %")
+    shares = {"open": now.open_share, "held out": now.held_out, "certified": now.certified}
+    parts += [f"{name} {100 * s:.2f} %" for name, s in shares.items() if s is not None]
     return "  ".join([*parts, f"{now.seconds:.1f} s"])

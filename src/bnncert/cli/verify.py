@@ -67,8 +67,8 @@ def verify(
 ) -> None:
     """Decide whether a property holds, with a counterexample if it does not."""
     from bnncert.cli.command_question import is_input, read_points, with_argument
+    from bnncert.cli.grouping import refuse_beside_query
     from bnncert.cli.image_folders import FolderView, verify_folder
-    from bnncert.cli.option_errors import refuse_beside_query
     from bnncert.cli.undecided import Asked
     from bnncert.problem.vnnlib import read_vnnlib
     from bnncert.questions.verify import verify as verify_api

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bnncert.cli.files import refuse_clashes
 from bnncert.cli.grouping import grouped
 from bnncert.cli.options import CertificatesOption, MemoryOption, MethodOption, PrintOptions
-from bnncert.cli.output import refuse_clashes
 from bnncert.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def vnncomp(
 ) -> None:
     """Answer a category of VNN-COMP; the same command again continues an interrupted run."""
     from bnncert.cli.consoles import Consoles
-    from bnncert.cli.option_errors import refuse_unread
+    from bnncert.cli.grouping import refuse_unread
     from bnncert.extras.vnncomp.category import CategorySettings, certificate_path, read_instances
 
     refuse_unread(ctx, method)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from bnncert.cli.output import refuse_clashes
+from bnncert.cli.files import refuse_clashes
 from bnncert.cli.time_limit import process_age
 from bnncert.errors import BnncertError, InputError
 from bnncert.model.formats.atomic import write_atomically

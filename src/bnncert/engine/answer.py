@@ -91,13 +91,16 @@ class Answer(PrintedAsTable):
     if TYPE_CHECKING:
         # Types alone: a dataclass would take a property of its base as a default value.
         status: Any
-        lower: Any
-        upper: Any
         evidence: Any
-        notes: Any
-        certificate: Any
-        no_certificate: Any
         seconds: Any
+
+    # What a question does not have.  A dataclass takes them as the defaults of its fields, too, so
+    # that bounds which an answer must state are `field()`.
+    lower: Any = None
+    upper: Any = None
+    notes: Any = ()
+    certificate: Any = None
+    no_certificate: Any = ""
 
     @property
     @abstractmethod

@@ -28,8 +28,8 @@ from bnncert.engine.exact_classes import exact_type
 from bnncert.engine.methods.attack import AttackMethod, layer_distances
 from bnncert.engine.methods.auto import AutoMethod
 from bnncert.engine.methods.base import Context
+from bnncert.engine.methods.engine import OpenQuestion
 from bnncert.engine.methods.interval import interval_lower, lower_from_sums
-from bnncert.engine.methods.open_question import OpenQuestion
 from bnncert.engine.presolve.stability import LayerBounds, first_layer_thresholds
 from bnncert.engine.verdict import TargetResult
 from bnncert.model.layers import ROUNDOFF, ThresholdLayer

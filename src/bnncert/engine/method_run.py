@@ -298,15 +298,15 @@ def _timed_target(answer: TargetResult, timing: Timing) -> TargetResult:
 
 def _rejected(replayer: Replayer) -> list[str]:
     """Return what became of candidates that are no counterexamples."""
-    notes = []
-    if replayer.rejected:
-        notes.append(f"{replayer.rejected} candidate counterexample(s) did not replay")
-    if replayer.rejected_off_grid:
-        notes.append(
-            f"{replayer.rejected_off_grid} point(s) between those of the grid have another class, "
-            "but not the grid points next to them"
-        )
-    return notes
+    between = (
+        "point(s) between those of the grid have another class, but not the grid points next to "
+        "them"
+    )
+    counts = {
+        "candidate counterexample(s) did not replay": replayer.rejected,
+        between: replayer.rejected_off_grid,
+    }
+    return [f"{count} {text}" for text, count in counts.items() if count]
 
 
 def _after_counterexample(

@@ -16,7 +16,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, SignArray
 from bnncert.engine.verdict import Counterexample
-from bnncert.model.formats.onnx.session import OnnxSession
+from bnncert.model.formats.onnx import OnnxSession
 from bnncert.model.network import Network
 from bnncert.model.rationals import float_above
 from bnncert.problem import Problem, Target

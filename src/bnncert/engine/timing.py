@@ -28,8 +28,8 @@ OTHER = "other"
 
 
 @dataclass(frozen=True)
-class Step:
-    """The work of a stage on one target, or on all of them (None), between two times.
+class _Found:
+    """What a stage found on one target, or on all of them (None).
 
     `lower` and `upper` are the bounds that it found by itself; `decided` tells whether it decided
     the target.
@@ -37,11 +37,17 @@ class Step:
 
     stage: str
     target: str | None
+    lower: float = field(default=-math.inf, kw_only=True)
+    upper: float = field(default=math.inf, kw_only=True)
+    decided: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Step(_Found):
+    """The work of a stage between two times."""
+
     begin: float
     end: float
-    lower: float = -math.inf
-    upper: float = math.inf
-    decided: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,27 +91,20 @@ class Journal:
         for step in self.steps:
             key = step.target, step.stage
             before = merged.get(key, StageWork(step.stage, step.target, shares.get(key, 0.0)))
-            merged[key] = StageWork(
-                step.stage,
-                step.target,
-                before.seconds,
-                max(before.lower, step.lower),
-                min(before.upper, step.upper),
-                before.decided or step.decided,
+            merged[key] = replace(
+                before,
+                lower=max(before.lower, step.lower),
+                upper=min(before.upper, step.upper),
+                decided=before.decided or step.decided,
             )
         return Timing(tuple(merged.values()), self.layers)
 
 
 @dataclass(frozen=True)
-class StageWork:
-    """All steps of one stage on one target, or on all of them (None)."""
+class StageWork(_Found):
+    """All steps of one stage."""
 
-    stage: str
-    target: str | None
     seconds: float
-    lower: float = -math.inf
-    upper: float = math.inf
-    decided: bool = False
 
 
 @dataclass(frozen=True)

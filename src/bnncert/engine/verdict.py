@@ -140,8 +140,25 @@ class Counterexample:
         return tree
 
 
+def finite_bounds(answer: Any) -> dict[str, float | None]:
+    """Return the bounds of an answer as plain data, infinite ones as None."""
+    return {"lower": finite_or_none(answer.lower), "upper": finite_or_none(answer.upper)}
+
+
 @dataclass(frozen=True, eq=False)
-class TargetResult:
+class PartAnswer:
+    """The answer for a part of a question: its name, bounds, the time, and the deciding stage."""
+
+    name: str
+    status: Any
+    lower: float = -math.inf
+    upper: float = math.inf
+    seconds: float = 0.0
+    stage: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class TargetResult(PartAnswer):
     """The answer for one target, with bounds lower <= min F <= upper.
 
     Attributes
@@ -168,12 +185,7 @@ class TargetResult:
         Whether a method was applied to this target, besides bounds and points for all targets.
     """
 
-    name: str
     status: Status
-    lower: float = -math.inf
-    upper: float = math.inf
-    seconds: float = 0.0
-    stage: str = ""
     rival: int | None = None
     counterexample: Counterexample | None = None
     note: str = ""
@@ -201,15 +213,9 @@ class TargetResult:
         """Return plain data (infinite bounds become None)."""
         return {
             "target": self.name,
-            "rival": self.rival,
-            "status": self.status,
-            "finding": self.finding,
-            "lower": finite_or_none(self.lower),
-            "upper": finite_or_none(self.upper),
-            "seconds": self.seconds,
-            "stage": self.stage,
-            "note": self.note,
-            "details": self.details,
+            **{name: getattr(self, name) for name in ("rival", "status", "finding")},
+            **finite_bounds(self),
+            **{name: getattr(self, name) for name in ("seconds", "stage", "note", "details")},
         }
 
 
@@ -352,8 +358,7 @@ class Result(Answer):
             "vnncomp": self.vnncomp_word,
             "method": self.method,
             "label": self.label,
-            "lower": finite_or_none(self.lower),
-            "upper": finite_or_none(self.upper),
+            **finite_bounds(self),
             "targets": [t.to_dict() for t in self.targets],
             "counterexample": self.counterexample and self.counterexample.to_dict(),
             "trusted": self.trusted,

@@ -141,19 +141,29 @@ class Execution:
     sign_of_zero_is_zero: bool = True
 
 
-@dataclass(frozen=True, eq=False)
-class ModelDescription:
-    """A network as its file describes it: stages, each followed by a sign, then the scores."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FileFacts:
+    """What a file says about a network besides the function of its scores."""
 
-    stages: tuple[Stage, ...]
-    input_shape: tuple[int, ...]
-    input_lo: FloatArray | None = None
-    input_hi: FloatArray | None = None
     output_transform: OutputTransform = "scores"
     source: str = "<memory>"
     kind: str = "memory"
     metadata: dict[str, str] = field(default_factory=dict)
     #: Input units per pixel level, if the file states it; it does not change the function.
     pixel_step: float | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return these facts by name, for another form of the same network."""
+        return {fact.name: getattr(self, fact.name) for fact in fields(FileFacts)}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDescription(FileFacts):
+    """A network as its file describes it: stages, each followed by a sign, then the scores."""
+
+    stages: tuple[Stage, ...]
+    input_shape: tuple[int, ...]
+    input_lo: FloatArray | None = None
+    input_hi: FloatArray | None = None
     #: How its source executes the model; None for the formats of bnncert itself.
     execution: Execution | None = None

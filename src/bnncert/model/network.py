@@ -11,7 +11,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from bnncert.arrays import FloatArray, SignArray, optional_floats
 from bnncert.errors import InputError
-from bnncert.model.description import ModelDescription, OutputTransform, Shift, SignZero, Stage
+from bnncert.model.description import FileFacts, ModelDescription, Shift, SignZero, Stage
 from bnncert.model.formats.model_files import write_description
 from bnncert.model.formats.weight_arrays import array_stages
 from bnncert.model.layers import TIED, UNDECIDED, OutputLayer, ThresholdLayer
@@ -95,7 +95,7 @@ BATCH_FLOATS = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Network(PrintedAsTable):
+class Network(FileFacts, PrintedAsTable):
     """A binary network in normal form.
 
     Attributes
@@ -140,12 +140,7 @@ class Network(PrintedAsTable):
     input_shape: tuple[int, ...]
     input_lo: FloatArray | None = None
     input_hi: FloatArray | None = None
-    output_transform: OutputTransform = "scores"
-    source: str = "<memory>"
-    kind: str = "memory"
     notes: tuple[str, ...] = ()
-    metadata: dict[str, str] = field(default_factory=dict)
-    pixel_step: float | None = None
 
     def __repr__(self) -> str:
         return f"Network({'-'.join(map(str, self.sizes))}, {os.path.basename(self.source)})"
@@ -168,15 +163,7 @@ class Network(PrintedAsTable):
         """Bring a described model to normal form, deciding every threshold exactly."""
         form = normal_form(description)
         # The fields of the normal form are fields of a network, too.
-        return Network(
-            **vars(form),
-            input_shape=description.input_shape,
-            output_transform=description.output_transform,
-            source=description.source,
-            kind=description.kind,
-            metadata=dict(description.metadata),
-            pixel_step=description.pixel_step,
-        )
+        return Network(**vars(form), input_shape=description.input_shape, **description.facts())
 
     @staticmethod
     def from_arrays(
@@ -449,11 +436,7 @@ class Network(PrintedAsTable):
             input_shape=self.input_shape,
             input_lo=self.input_lo,
             input_hi=self.input_hi,
-            output_transform="scores",
-            source=self.source,
-            kind=self.kind,
-            metadata=self.metadata,
-            pixel_step=self.pixel_step,
+            **{**self.facts(), "output_transform": "scores"},
         )
         from_file = any(stage.bias is None for stage in stages)
         if from_file and Network.from_description(description).content_hash != self.content_hash:

@@ -38,6 +38,8 @@ from bnncert.problem.problem import Arithmetic
 from bnncert.problem.vnnlib.query import Specification
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from bnncert.kernel.container import Section
 
 #: Called with an answer before a certificate is written.
@@ -388,3 +390,54 @@ def solve(
     networks = [p.network for p in parts[:1]] if stated is None else [stated]
     prover = Prover(Effort(method, timeout, options, progress, certificate), networks, arithmetic)
     return prover.decide(parts, whole=True, stated=stated, check_centre=check_centre)
+
+
+@contextmanager
+def progress_bar(console: Console | None = None) -> Iterator[Callable[[str, int, int], None]]:
+    """Show what a question is doing while it runs; the bar disappears at the end of the block.
+
+    In a notebook it needs the extra `notebook`.  Where there is neither a notebook nor a terminal,
+    nothing is shown.
+
+    Parameters
+    ----------
+    console
+        Where the bar is shown (default: the notebook, or standard error).
+
+    Returns
+    -------
+    context manager
+        Its value is the argument `progress` of :func:`verify` and the other questions.
+
+    Examples
+    --------
+    >>> import bnncert
+    >>> net = bnncert.Network.from_arrays([[[1, 1], [1, -1]], [[1, 1], [-1, -1]]], [[0, 0]] * 2)
+    >>> ball = bnncert.Ball("linf", [0.5, 0], 0.2)
+    >>> with bnncert.progress_bar() as progress:
+    ...     result = bnncert.verify(net, ball, label=0, timeout=60, progress=progress)
+    >>> result.status
+    'robust'
+    """
+    # Imported on use: only a terminal or a notebook needs it.
+    from rich import progress as columns
+    from rich.console import Console
+
+    place = console or Console(stderr=True)
+    bar = columns.Progress(
+        columns.SpinnerColumn(),
+        # Names of targets come from files, and are no markup.
+        columns.TextColumn("{task.description}", markup=False),
+        columns.BarColumn(bar_width=30),
+        columns.TimeElapsedColumn(),
+        console=place,
+        transient=True,
+        disable=not (place.is_terminal or place.is_jupyter),
+    )
+    with bar:
+        task = bar.add_task("starting", total=None)
+
+        def show(text: str, done: int, total: int) -> None:
+            bar.update(task, description=text, completed=done, total=total or None)
+
+        yield show

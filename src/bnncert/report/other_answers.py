@@ -22,8 +22,8 @@ from bnncert.engine.answer import lower_text, rounded, upper_text
 from bnncert.errors import FormatError
 from bnncert.questions.faults.faults_answer import FaultBit
 from bnncert.regions.pictures import as_image, marked, shades
-from bnncert.report.page.details import Album, certificate_link
-from bnncert.report.page.svg import WIDTH, AxisScale, figure, wide_table
+from bnncert.report.page.markup import WIDTH, AxisScale, figure, wide_table
+from bnncert.report.page.row_data import Album, certificate_link
 from bnncert.results.rows import InputRecord, Kind, OtherAnswer, finite_number
 from bnncert.results.store import Recorded
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from bnncert.model.text_table import PrintedAsTable, TextTable
 from bnncert.regions.radii import radius_text
 from bnncert.report.other_answers import other_lines
-from bnncert.report.page.details import collect_details
 from bnncert.report.page.document import page_title
+from bnncert.report.page.row_data import collect_details
 from bnncert.report.statistics import Panel, Together, panels, together
 from bnncert.results.rows import Evidence, OtherAnswer, Row
 from bnncert.results.store import Recorded, read_recorded

@@ -26,8 +26,8 @@ from bnncert.model.formats.atomic import write_atomically
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, read_text
 from bnncert.problem.vnnlib.query import DeclaredNetwork, Specification
 from bnncert.report.page.charts import decided_chart
+from bnncert.report.page.markup import simple_page, simple_table, without_equal
 from bnncert.report.plain_table import plain_table
-from bnncert.report.simple_page import simple_page, simple_table, without_equal
 
 
 def number_text(value: float) -> str:

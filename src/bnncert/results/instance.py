@@ -350,24 +350,14 @@ def answer(
         )
         if result.is_misclassified:
             return result
-    rivals, method, timeout = settings.rivals, settings.method, settings.timeout
+    how: dict[str, Any] = {
+        **{name: getattr(settings, name) for name in ("rivals", "method", "timeout")},
+        "options": options,
+    }
     if bounding:
-        return bound(
-            network, region, label, rivals=rivals, method=method, timeout=timeout, options=options
-        )
-    return verify(
-        network,
-        region,
-        label,
-        rivals=rivals,
-        ties=settings.ties,
-        arithmetic=settings.arithmetic,
-        method=method,
-        timeout=timeout,
-        options=options,
-        progress=watch,
-        certificate=certificate,
-    )
+        return bound(network, region, label, **how)
+    how |= {"ties": settings.ties, "arithmetic": settings.arithmetic}
+    return verify(network, region, label, **how, progress=watch, certificate=certificate)
 
 
 def overdue(instance: Instance, seconds: float) -> InstanceAnswer:

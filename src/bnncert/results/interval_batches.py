@@ -172,7 +172,7 @@ class _Together:
         targets = problem.targets
         own, method = seconds / len(targets), self.settings.method
         work = tuple(
-            StageWork(STAGE, target.name, own, lower, decided=True)
+            StageWork(STAGE, target.name, own, lower=lower, decided=True)
             for target, lower in zip(targets, lowers.tolist(), strict=True)
         )
         layers = zip(self.network.layers, open_, strict=True)

@@ -18,14 +18,12 @@ from bnncert.engine.methods import auto
 from bnncert.engine.methods.auto import rotate
 from bnncert.engine.methods.base import Context
 from bnncert.engine.methods.branch import BranchMethod, TreesEngine
-from bnncert.engine.methods.engine import Engine
+from bnncert.engine.methods.engine import Engine, LearnedClauses, OpenQuestion
 from bnncert.engine.methods.integer_programs import MilpMethod
-from bnncert.engine.methods.open_question import OpenQuestion
 from bnncert.engine.methods.propagation import PatternEngine, PropagationMethod
 from bnncert.engine.presolve.literals import literal
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.replay import Replayer
-from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.trace import SearchRecord
 from bnncert.engine.search.tree import Tree
 from bnncert.problem import robustness

@@ -13,11 +13,11 @@ import bnncert
 from bnncert import Options
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.base import Context
+from bnncert.engine.methods.engine import LearnedClauses
 from bnncert.engine.methods.learning import TOO_LARGE, LearningEngine, is_ready
 from bnncert.engine.presolve.pipeline import plain_presolve
 from bnncert.engine.presolve.stability import stability
 from bnncert.engine.replay import Replayer
-from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.learning.encoding import encode
 from bnncert.engine.search.trace import SearchRecord
 from bnncert.kernel import check

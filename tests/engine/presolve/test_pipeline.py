@@ -137,7 +137,7 @@ def test_every_claim_holds_whenever_the_time_ends(data: st.DataObject, kind: str
         for place, most in (
             ("engine.presolve.pairs.CHUNK", 8),
             ("engine.presolve.pairs.PRODUCTS_AT_ONCE", 8),
-            ("engine.presolve.ranges.CELLS_AT_ONCE", 4),
+            ("engine.presolve.conflicts.CELLS_AT_ONCE", 4),
             ("engine.presolve.pipeline.WEIGHTS_AT_ONCE", 4),
             ("engine.presolve.stability.WEIGHTS_AT_ONCE", 2),
             ("deadline.MOST_LATE", 40),

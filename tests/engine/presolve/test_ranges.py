@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnncert.engine.presolve.conflicts import ConflictingPairs
-from bnncert.engine.presolve.ranges import sum_ranges
+from bnncert.engine.presolve.conflicts import ConflictingPairs, sum_ranges
 from tests.strategies import few
 
 FEW = few(40)

@@ -19,9 +19,8 @@ from tests.in_process import Outcome, command_line
 
 torch: Any = pytest.importorskip("torch", reason="needs the extra 'train'")
 from bnncert.extras.training import export  # noqa: E402
-from bnncert.extras.training.binary_model import TernaryNet  # noqa: E402
-from bnncert.extras.training.certified_share import certified_share  # noqa: E402
-from bnncert.extras.training.interval_loss import adversarial_box, scores_and_worst  # noqa: E402
+from bnncert.extras.training.binary_model import TernaryNet, adversarial_box, scores_and_worst  # noqa: E402
+from bnncert.extras.training.fitting import certified_share  # noqa: E402
 from tests.extras.training.trained import SMALL, dataset, fit  # noqa: E402
 
 #: Seconds are enough with these; the radius is 25.5 pixels.

@@ -23,8 +23,8 @@ from bnncert.deadline import TIME_IS_UP, OutOfTimeError
 from bnncert.engine.answer import Interrupted
 from bnncert.kernel import check as check_certificate
 from bnncert.model.loading import load_demo_images, load_demo_network
+from bnncert.questions.radius.radius_answer import WholeDistances
 from bnncert.questions.radius.smallest import Known, WholeSearch, smallest
-from bnncert.questions.radius.whole_distances import WholeDistances
 from tests.brute_force import TinyNetwork, last_layers_at, scores_of
 from tests.in_process import command_line
 from tests.strategies import few, tiny_networks

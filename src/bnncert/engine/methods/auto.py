@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bnncert.engine.methods.base import Context, Method, register
-from bnncert.engine.methods.open_question import OpenQuestion
+from bnncert.engine.methods.engine import OpenQuestion
 from bnncert.engine.verdict import TargetResult
 from bnncert.problem import Problem
 from bnncert.regions import ImagePath

@@ -258,9 +258,9 @@ class Context:
             tried=tried,
         )
         start, decided = self.deadline.start, status in ("robust", "not_robust")
-        end = start + since + made.seconds
+        times = start + since, start + since + made.seconds
         self.journal.steps.append(
-            Step(stage, target.name, start + since, end, lower, upper, decided)
+            Step(stage, target.name, *times, lower=lower, upper=upper, decided=decided)
         )
         before = self.so_far.get(target.name)
         self.so_far[target.name] = made if before is None else best_of(before, made)

@@ -11,10 +11,9 @@ import numpy as np
 from bnncert.arrays import FloatArray
 from bnncert.deadline import Deadline
 from bnncert.engine.methods.base import Context, Method, register
-from bnncert.engine.methods.engine import STEP, TargetEngine
+from bnncert.engine.methods.engine import STEP, LearnedClauses, OpenQuestion, TargetEngine
 from bnncert.engine.methods.interval import interval_proof
 from bnncert.engine.methods.lp import lp_lower_bounds
-from bnncert.engine.methods.open_question import OpenQuestion
 from bnncert.engine.methods.reduced_sdp import (
     TOO_LARGE,
     WORTH_LP,
@@ -26,7 +25,6 @@ from bnncert.engine.methods.reduced_sdp import (
 from bnncert.engine.presolve.pipeline import Presolved
 from bnncert.engine.relaxations.reduced.input_cuts import InputCuts
 from bnncert.engine.relaxations.reduced.problem import is_too_large, reduce_objective
-from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.parallel import TreeTask, search_together
 from bnncert.engine.search.trace import root_trace, trace_of
 from bnncert.engine.search.tree import Outcome, Tree, TreeOptions

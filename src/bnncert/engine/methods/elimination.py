@@ -120,7 +120,7 @@ class EliminationEngine(JointWork):
                 tuple(places[list(scope)] for scope in made.active),
                 search.limits.memory,
                 made.seconds,
-                tuple(search.proofs[self._traced_clauses : made.learned]),
+                clauses=tuple(search.proofs[self._traced_clauses : made.learned]),
             )
             if trace.targets:
                 record.eliminations.append(trace)

@@ -9,15 +9,13 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
-from bnncert.engine.methods.base import Context, JointWork, Method, register
-from bnncert.engine.methods.engine import STEP, JointEngine
-from bnncert.engine.methods.interval import interval_proof
+from bnncert.engine.methods.base import Context, JointWork, register
+from bnncert.engine.methods.engine import STEP, JointEngine, JointMethod, LearnedClauses
 from bnncert.engine.presolve.literals import literal, negation, renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
 from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.fast_signs import fast_feasibility
 from bnncert.engine.reachability.feasibility import SignPattern
-from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.learning.encoding import MOST_SUM, Encoding, encode
 from bnncert.engine.search.learning.proof_log import BUFFER, ProofLog
 from bnncert.engine.search.learning.solver_state import (
@@ -338,34 +336,17 @@ def _compile() -> None:
 
 
 @register
-class LearningMethod(Method):
+class LearningMethod(JointMethod):
     """Search that learns from conflicts."""
 
     name = "learning"
     summary = "conflict-driven search over the signs of all layers; for sparse and deep networks"
-    promises = ("bound", "exact", "counterexample")
     reads = frozenset({"seed", "memory"})
+    search = LearningEngine
 
-    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Decide all targets in one search."""
-        presolved = plain_presolve(problem.network, problem.region, context.intervals(problem))
-        since = context.deadline.elapsed()
-        known: dict[str, TargetResult] = {}
-        lowers: dict[str, float] = {}
-        for target in problem.targets:
-            lowers[target.name], proved = interval_proof(target, presolved.bounds[-1])
-            known[target.name] = context.result(
-                target, self.name, since, lower=lowers[target.name], proved=proved
-            )
-        open_ = tuple(t for t in problem.targets if known[t.name].status != "robust")
-        if open_ and not context.deadline.passed():
-            context.report(self.name, len(problem.targets) - len(open_), len(problem.targets))
-            engine = LearningEngine(presolved, problem, open_, context)
-            engine.run(context.deadline)
-            engine.leave_trace()
-            for target in open_:
-                known[target.name] = engine.result(target, self.name, since, lowers[target.name])
-        return tuple(known[t.name] for t in problem.targets)
+    def presolve(self, problem: Problem, context: Context) -> Presolved:
+        """Presolve by intervals, which is enough."""
+        return plain_presolve(problem.network, problem.region, context.intervals(problem))
 
 
 #: Seconds of loading the compiled loops, of a start and some hundred conflicts, and of

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from bnncert.arrays import BoolArray, SignArray
 from bnncert.deadline import Deadline
-from bnncert.engine.methods.base import Context, JointWork, Method, register
-from bnncert.engine.methods.engine import STEP, JointEngine
-from bnncert.engine.methods.interval import interval_proof
+from bnncert.engine.methods.base import Context, JointWork, register
+from bnncert.engine.methods.engine import STEP, JointEngine, JointMethod, LearnedClauses
 from bnncert.engine.presolve.literals import literal, renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pipeline import Presolved, plain_presolve
 from bnncert.engine.processes import at_most_threads, usable_cores
-from bnncert.engine.search.learned_clauses import LearnedClauses
 from bnncert.engine.search.patterns.circuit import Circuit, build_circuit, is_small_enough
-from bnncert.engine.search.patterns.dask_pool import DaskPool
 from bnncert.engine.search.patterns.descent import FlipDescent
 from bnncert.engine.search.patterns.enumeration import pattern_counts, without_stable_gates
 from bnncert.engine.search.patterns.flips import flip_budget
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Point, Realiser
 from bnncert.engine.search.patterns.pattern_search import SearchOutcome
-from bnncert.engine.search.patterns.sharing import ProcessPool, SharedSearch, SubtreePool
+from bnncert.engine.search.patterns.sharing import DaskPool, ProcessPool, SharedSearch, SubtreePool
 from bnncert.engine.search.trace import PatternTrace
 from bnncert.engine.verdict import TargetResult
 from bnncert.problem import Problem, Target
@@ -188,15 +184,14 @@ class PatternEngine(JointWork):
         if tree is not None and record is not None and self.search.outcome.status == "proved":
             kept = zip(self.targets, self._dropped.tolist(), strict=True)
             names = tuple(target.name for target, dropped in kept if not dropped)
-            trace = PatternTrace(names, tree, self.circuit.neurons, tuple(self.realiser.clauses))
-            record.patterns.append(trace)
+            clauses = tuple(self.realiser.clauses)
+            record.patterns.append(PatternTrace(names, tree, self.circuit.neurons, clauses=clauses))
             if record.presolved is None:
                 record.presolved = self.presolved
 
     def result(self, target: Target, name: str, since: float, lower: float) -> TargetResult:
         """Return the result of the search so far for one target."""
         outcome, number = self.search.outcome, self.targets.index(target)
-        details: dict[str, Any] = {"nodes": outcome.nodes, "patterns": outcome.patterns}
         note = f"{outcome.nodes} nodes, {outcome.patterns} patterns"
         if self._trouble:
             note += f"; {self._trouble}"
@@ -220,17 +215,8 @@ class PatternEngine(JointWork):
             counterexample=found,
             proved=proved,
             note=note,
-            details=details,
+            details={"nodes": outcome.nodes, "patterns": outcome.patterns},
         )
-
-
-def _presolved(problem: Problem, context: Context) -> Presolved:
-    """Return the presolved network; a budget of flips implies all pairs, so they are not needed."""
-    network, region = problem.network, problem.region
-    bounds = context.intervals(problem)
-    if flip_budget(network.layers[0], bounds[0].unstable, region) is not None:
-        return plain_presolve(network, region, bounds)
-    return context.presolve(problem)
 
 
 #: Seconds of a pattern of first-layer signs, and the seconds after which a search may be useful.
@@ -238,49 +224,25 @@ PATTERN, PATTERNS = 1e-6, 5e-3
 
 
 @register
-class PropagationMethod(Method):
+class PropagationMethod(JointMethod):
     """Search over sign patterns of the first layer."""
 
     name = "propagation"
     summary = "search over first-layer signs by integer propagation in batches; for deep networks"
-    promises = ("bound", "exact", "counterexample")
     reads = frozenset({"seed", "mode", "processes", "cluster", "memory"})
+    search = PatternEngine
 
-    def run(self, problem: Problem, context: Context) -> tuple[TargetResult, ...]:
-        """Decide all targets in one search."""
-        presolved = _presolved(problem, context)
-        since = context.deadline.elapsed()
-        known: dict[str, TargetResult] = {}
-        lowers: dict[str, float] = {}
-        for target in problem.targets:
-            lower, proved = interval_proof(target, presolved.bounds[-1])
-            if presolved.contradiction:
-                lower, proved = np.inf, True
-            lowers[target.name] = lower
-            known[target.name] = context.result(
-                target, self.name, since, lower=lower, proved=proved
-            )
-        open_ = problem.targets
-        if context.options.mode == "feasibility":
-            open_ = tuple(t for t in open_ if known[t.name].status != "robust")
-        if presolved.contradiction:
-            open_ = ()
-        if open_ and not context.deadline.passed():
-            if is_small_enough(presolved):
-                context.report(self.name, len(problem.targets) - len(open_), len(problem.targets))
-                engine = PatternEngine(presolved, problem, open_, context)
-                engine.run(context.deadline)
-                engine.leave_trace()
-                for target in open_:
-                    known[target.name] = engine.result(
-                        target, self.name, since, lowers[target.name]
-                    )
-            else:
-                for target in open_:
-                    known[target.name] = context.result(
-                        target, self.name, since, lower=lowers[target.name], note=TOO_LARGE
-                    )
-        return tuple(known[t.name] for t in problem.targets)
+    def presolve(self, problem: Problem, context: Context) -> Presolved:
+        """Presolve; a budget of flips implies all pairs, so they are not needed."""
+        network, region = problem.network, problem.region
+        bounds = context.intervals(problem)
+        if flip_budget(network.layers[0], bounds[0].unstable, region) is not None:
+            return plain_presolve(network, region, bounds)
+        return context.presolve(problem)
+
+    def refusal(self, presolved: Presolved) -> str:
+        """Refuse networks that are too large."""
+        return "" if is_small_enough(presolved) else TOO_LARGE
 
 
 class PatternsEngine(JointEngine):

@@ -24,10 +24,9 @@ import scipy.sparse as sp
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
 from bnncert.deadline import Deadline, Grace, OutOfTimeError
-from bnncert.engine.presolve.conflicts import ConflictingPairs, close
+from bnncert.engine.presolve.conflicts import ConflictingPairs, close, sum_ranges
 from bnncert.engine.presolve.literals import renumbered, sign_of, variable_of
 from bnncert.engine.presolve.pairs import conflicting_pairs
-from bnncert.engine.presolve.ranges import sum_ranges
 from bnncert.engine.presolve.stability import (
     LayerBounds,
     first_layer,

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -288,8 +288,7 @@ SWEEPS = 60
 MOST_WEIGHTS = 4_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class NearestPoints:
+class NearestPoints(NamedTuple):
     """Some neurons of the first layer over a region, in coordinates x = middle + radius t."""
 
     region: Region

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bnncert.arrays import BoolArray, FloatArray, IntArray, SignArray
+from bnncert.engine.presolve.conflicts import sum_ranges
 from bnncert.engine.presolve.literals import both_literals, literal, variable_of
-from bnncert.engine.presolve.ranges import sum_ranges
 from bnncert.engine.presolve.triples import Triples
 from bnncert.engine.relaxations.reduced.problem import Lattice, ReducedProblem, packed, widen
 from bnncert.engine.search.clauses import ClauseSet

@@ -53,27 +53,30 @@ class TracedLeaf:
 
 
 @dataclass(frozen=True, eq=False)
-class PatternTrace:
-    """The tree of a search over the signs of first-layer neurons, which proves targets."""
+class _JointTrace:
+    """What proves targets together, and the clauses that it learned since the last such trace."""
 
     targets: tuple[str, ...]
-    record: TreeRecord
-    neurons: IntArray
-    clauses: tuple[LearnedClause, ...] = ()
+    clauses: tuple[LearnedClause, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
-class EliminationTrace:
-    """An elimination of variables that proves targets."""
+class PatternTrace(_JointTrace):
+    """The tree of a search over the signs of first-layer neurons."""
 
-    targets: tuple[str, ...]
+    record: TreeRecord
+    neurons: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class EliminationTrace(_JointTrace):
+    """An elimination of variables."""
+
     #: The neurons of each clause that was active: rows (layer, neuron).
     joined: tuple[IntArray, ...]
     #: The limits that the elimination was planned for: gigabytes, and estimated seconds.
     memory: float
     seconds: float
-    #: The clauses that were learned since the previous recorded elimination.
-    clauses: tuple[LearnedClause, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

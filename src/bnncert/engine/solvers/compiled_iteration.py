@@ -125,15 +125,9 @@ class CompiledIteration(Iteration):
 
     y: Any
 
-    def __init__(
-        self,
-        program: StructuredProgram,
-        start: StructuredMultipliers | None,
-        moments: FloatArray | None,
-        probabilities: list[FloatArray] | None,
-    ) -> None:
-        super().__init__(program, start, moments, probabilities)
-        self.shape = _shape(program)
+    def bring_into_form(self) -> None:
+        """Bring the first point into the form of one list of points."""
+        self.shape = _shape(self.program)
         self.values: FloatArray = self.shape[-1]
         first = [np.zeros(0), *(theta[:, 0] for theta in self.y.theta)]
         links = [np.zeros(0), *(theta[:, 1:].T.ravel() for theta in self.y.theta)]

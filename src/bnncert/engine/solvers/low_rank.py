@@ -135,12 +135,12 @@ class _Family:
 
 
 class _LowRank:
-    def __init__(self, program: StructuredProgram, seed: int, rank: int | None) -> None:
+    def __init__(self, program: StructuredProgram, seed: int) -> None:
         self.program = program
         n = program.size
         # Some optimum has a rank r with r (r + 1) / 2 at most the number of equations.
         enough = int(np.ceil(np.sqrt(2 * program.unknowns)))
-        self.rank = rank or min(n, max(int(np.ceil(np.sqrt(2 * n))) + 2, min(enough, MOST_RANK)))
+        self.rank = min(n, max(int(np.ceil(np.sqrt(2 * n))) + 2, min(enough, MOST_RANK)))
         vectors = sp.csr_array(program.vectors)
         left = [t.left[:, f] for t in program.tables for f in range(t.links)]
         right = [t.right[:, f] for t in program.tables for f in range(t.links)]
@@ -229,14 +229,13 @@ def solve_low_rank(
     deadline: Deadline,
     *,
     seed: int = 0,
-    rank: int | None = None,
     above: float = np.inf,
     rounds: int = ROUNDS,
 ) -> LowRankSolution:
     """Improve the multipliers until the deadline, the last round, or a dual value > `above`."""
     from scipy.optimize import minimize  # slow to import, and rarely needed
 
-    work = _LowRank(program, seed, rank)
+    work = _LowRank(program, seed)
     x = work.v.ravel()
     rho, mu = RHO, MU
     best = -np.inf

@@ -167,6 +167,10 @@ class Iteration:
         self.space = np.empty((program.unknowns, program.unknowns))
         #: The number of all complementary pairs.
         self.degree = program.size + sum(t.values.size for t in program.tables)
+        self.bring_into_form()
+
+    def bring_into_form(self) -> None:
+        """Bring the first point into the form on which the steps work."""
 
     @cached_property
     def geometry(self) -> ProductMatrices:

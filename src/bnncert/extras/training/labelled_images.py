@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,8 +70,7 @@ class Split:
     labels: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(NamedTuple):
     """Images to train on and to test with."""
 
     train: Split

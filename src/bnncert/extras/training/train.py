@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bnncert.errors import InputError, MissingExtraError
@@ -203,9 +203,8 @@ def run_training(
     options.check_inputs(dataset.input_shape)
     certify = options.certified_radius(dataset.scaling, dataset.input_shape)
     _require_pytorch()
-    from bnncert.extras.training.certified_share import certified_share
     from bnncert.extras.training.export import write_network
-    from bnncert.extras.training.fitting import fit
+    from bnncert.extras.training.fitting import certified_share, fit
 
     if loaded is not None:
         loaded(dataset)
@@ -243,4 +242,4 @@ def _limited(dataset: Dataset, limit: int | None) -> Dataset:
     if not 1 <= limit <= count:
         raise InputError(f"--count is {limit}; there are {count} training images")
     part = Split(dataset.train.images[:limit], dataset.train.labels[:limit])
-    return replace(dataset, train=part)
+    return dataset._replace(train=part)

@@ -6,6 +6,7 @@ suffix only where the content does not decide it.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -19,6 +20,7 @@ from bnncert.model.formats.file_content import (
     Limits,
     open_archive,
     read_bytes,
+    read_member,
 )
 from bnncert.model.formats.weight_arrays import read_json, read_npz, write_json, write_npz
 
@@ -29,6 +31,9 @@ _OLD_CHECKPOINT_MAGIC = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 
 #: Suffixes of zip archives.
 _ARCHIVES = (".npz", ".keras", ".pt", ".pth")
+
+#: Modules of what the pickle of tensors, or of a dictionary of them, begins with.
+_TENSOR_MODULES = ("torch", "torch._utils", "torch._tensor", "collections")
 
 #: How the file of weights of a Keras model is named after the model.
 _ENDINGS = (".weights.h5", "_weights.h5", ".h5", "_weights.hdf5", ".hdf5")
@@ -116,9 +121,9 @@ def _read_keras(
 def _read_checkpoint(
     content: bytes, path: Path, layers: Path | None, limits: Limits
 ) -> ModelDescription:
-    from bnncert.model.formats.torch.checkpoint import pickled_class, read_checkpoint
+    from bnncert.model.formats.torch.checkpoint import read_checkpoint
 
-    whole = None if path.suffix == ".safetensors" else pickled_class(content, path, limits)
+    whole = None if path.suffix == ".safetensors" else _pickled_class(content, path, limits)
     if whole is not None:
         raise FormatError(
             f"{path}: a whole pickled model (its class is {whole}), which cannot be read without "
@@ -133,6 +138,35 @@ def _read_checkpoint(
         )
     described = beside if layers is None else layers
     return read_checkpoint(content, str(path), read_bytes(described, limits), str(described))
+
+
+def _pickled_class(content: bytes, path: Path, limits: Limits) -> str | None:
+    """Find the class of a module that a file holds as a whole; None for tensors by name.
+
+    The instructions of the pickle are looked at, and none is executed.
+    """
+    # Imported on use: most files have no pickle.
+    import pickletools
+
+    pickled = content
+    if content.startswith(ZIP_MAGIC):
+        with open_archive(content, path, "PyTorch", limits) as archive:
+            names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+            pickled = read_member(archive, names[0]) if names else b""
+    stream = io.BytesIO(pickled)
+    # Old files are several pickles, one after the other.
+    while stream.tell() < len(pickled):
+        is_open = True
+        try:
+            for code, argument, _ in pickletools.genops(stream):
+                if is_open and code.name == "GLOBAL":
+                    module, name = str(argument).split()
+                    if module not in _TENSOR_MODULES:
+                        return f"{module}.{name}"
+                is_open = is_open and code.name not in ("GLOBAL", "EMPTY_DICT", "EMPTY_LIST")
+        except Exception:  # broken pickles, and the bytes of tensors behind them
+            return None
+    return None
 
 
 def _is_configuration(content: bytes) -> bool:

@@ -157,8 +157,7 @@ class DeclaredTensor:
         return prod(self.shape)
 
 
-@dataclass(frozen=True)
-class DeclaredNetwork:
+class DeclaredNetwork(NamedTuple):
     """A network of a VNN-LIB 2.0 query, which has one input and one output."""
 
     name: str

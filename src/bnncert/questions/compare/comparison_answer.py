@@ -106,8 +106,6 @@ class NetworkComparison(Answer):
     """
 
     HOLDS = frozenset({"identical", "equal", "rounding"})
-    lower = upper = None
-    no_certificate = ""
 
     status: Status
     how: How

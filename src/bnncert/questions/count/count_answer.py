@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 from typing import Any, Literal
@@ -101,12 +101,11 @@ class CountResult(Answer):
     """
 
     HOLDS = frozenset({"exact"})
-    notes = ()
 
     label: int
     total: int
-    lower: int
-    upper: int
+    lower: int = field()
+    upper: int = field()
     estimate: ShareEstimate | None
     nodes: int
     leaves: int

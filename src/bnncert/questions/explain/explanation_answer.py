@@ -187,8 +187,6 @@ class Explanation(Answer):
     """
 
     HOLDS = frozenset({"minimal"})
-    lower = upper = None
-    notes = ()
 
     label: int
     domain: Domain

@@ -151,8 +151,6 @@ class FaultsResult(Answer):
     """
 
     HOLDS = frozenset({"exact"})
-    lower = upper = None
-    notes = ()
 
     label: int
     region: str

@@ -12,7 +12,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray
 from bnncert.engine.answer import Answer, Columns, lower_text, upper_text
-from bnncert.engine.verdict import finite_or_none
+from bnncert.engine.verdict import PartAnswer, finite_bounds, finite_or_none
 
 RelationStatus: TypeAlias = Literal["holds", "fails", "unknown", "timeout"]
 
@@ -113,20 +113,15 @@ class InputPair:
 
 
 @dataclass(frozen=True)
-class PartResult:
-    """The answer for one part of the question."""
+class PartResult(PartAnswer):
+    """The answer for a change and a part of the region.
 
-    #: The change, and the part of the region.
-    name: str
+    The bounds are those of the margin by which the relation holds: it holds if it cannot be
+    negative, or, for relations between classes, not 0 either.
+    """
+
     #: "holds", "fails", "unknown" or "timeout".
     status: RelationStatus
-    #: Bounds of the margin by which the relation holds: it holds if it cannot be negative, or, for
-    #: relations between classes, not 0 either.
-    lower: float = -math.inf
-    upper: float = math.inf
-    #: The time, and the stage that decided it.
-    seconds: float = 0.0
-    stage: str = ""
 
     def bound_texts(self) -> tuple[str, str]:
         """Return the bounds, rounded outwards; "-" for unknown ones."""
@@ -137,8 +132,7 @@ class PartResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data (infinite bounds become None)."""
-        bounds = {"lower": finite_or_none(self.lower), "upper": finite_or_none(self.upper)}
-        return {**vars(self), **bounds}
+        return {**vars(self), **finite_bounds(self)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,7 +160,6 @@ class RelationResult(Answer):
     """
 
     HOLDS = frozenset({"holds"})
-    no_certificate = ""
 
     status: RelationStatus
     statement: str

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from bnncert.engine.answer import lower_text, upper_text
-from bnncert.report.page.svg import (
+from bnncert.report.page.markup import (
     LEFT,
     RIGHT,
     STYLES,

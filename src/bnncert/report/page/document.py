@@ -14,10 +14,9 @@ from pathlib import Path, PurePath
 from bnncert.model.formats.atomic import write_atomically
 from bnncert.report.other_answers import other_sections, section_id
 from bnncert.report.page.charts import accuracy_chart, cactus_chart, gap_charts
-from bnncert.report.page.details import collect_details
+from bnncert.report.page.markup import Chart, wide_table
 from bnncert.report.page.outcomes import first_sentences, lead_section, outcome_chart, outcome_table
-from bnncert.report.page.svg import Chart, wide_table
-from bnncert.report.page.table_data import packed, table_columns
+from bnncert.report.page.row_data import collect_details, packed, table_columns
 from bnncert.report.statistics import Panel, counts, gaps, panels
 from bnncert.results.rows import NetworkRecord, OtherAnswer, Row
 from bnncert.results.store import Recorded

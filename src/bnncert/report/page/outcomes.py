@@ -7,7 +7,7 @@ from html import escape
 
 from bnncert.regions.pictures import pixel_inputs
 from bnncert.regions.radii import COUNTED, SHAPES
-from bnncert.report.page.svg import WIDTH, AxisScale, Chart, figure, wide_table
+from bnncert.report.page.markup import WIDTH, AxisScale, Chart, figure, wide_table
 from bnncert.report.statistics import Count, Panel, Together, together
 
 #: More radii are not listed; the last one of a longer list is.

@@ -15,9 +15,8 @@ from benchmarks.hidden_sums import HiddenPresolve, HiddenSums, eliminated_sum_ra
 
 import bnncert
 from bnncert.deadline import Deadline
-from bnncert.engine.presolve.conflicts import ConflictingPairs
+from bnncert.engine.presolve.conflicts import ConflictingPairs, sum_ranges
 from bnncert.engine.presolve.pipeline import Presolved, presolve
-from bnncert.engine.presolve.ranges import sum_ranges
 from bnncert.engine.search.elimination.bound import EliminationLimits
 from tests.brute_force import TinyNetwork, reachable_first_layers
 from tests.engine.search.elimination.test_search import SIGN_RULES, later_signs

@@ -13,9 +13,8 @@ import bnncert
 from bnncert import Options
 from bnncert.engine.methods import propagation
 from bnncert.engine.scheduler import Cluster, connected
-from bnncert.engine.search.patterns import dask_pool, sharing
-from bnncert.engine.search.patterns.dask_pool import DaskPool
-from bnncert.engine.search.patterns.sharing import Subtrees
+from bnncert.engine.search.patterns import sharing
+from bnncert.engine.search.patterns.sharing import DaskPool, Subtrees
 from bnncert.kernel import check
 from tests.engine.search.patterns.test_search import deep_network, grid_minimum
 from tests.engine.search.patterns.test_sharing import hard_network, small_batches
@@ -37,7 +36,7 @@ class FakeClient:
     def submit(self, task: Any, *arguments: Any, key: str, pure: bool = True) -> Any:
         future: Any = Future()
         future.release = lambda: None
-        if task is dask_pool._unpack:
+        if task is sharing._unpack:
             future.set_result(task(*arguments))
             return future
         self.tasks += 1
@@ -74,7 +73,7 @@ def test_tasks_that_fail_lose_nothing(failing: bool, monkeypatch: pytest.MonkeyP
         result = bnncert.bound(net, ball, label, method="propagation", options=options)
         assert result.lower == result.upper == grid_minimum(net, ball, label)
         tasks += client.tasks
-        assert client.tasks <= dask_pool.MOST_FAILED + 1 or not failing
+        assert client.tasks <= sharing.MOST_FAILED + 1 or not failing
         assert client.cancelled
         notes += [t.note for t in result.targets]
     assert tasks > 3

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -178,8 +178,7 @@ class EliminationCounts:
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - since
 
 
-@dataclass(frozen=True, eq=False)
-class SettlingElimination:
+class SettlingElimination(NamedTuple):
     """An elimination after which some objectives are done."""
 
     objectives: tuple[int, ...]

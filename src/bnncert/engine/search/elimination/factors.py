@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +36,7 @@ from bnncert.problem import Objective
 UNITS = 2**44
 
 
-@dataclass(frozen=True, eq=False)
-class IntegerObjective:
+class IntegerObjective(NamedTuple):
     """An objective over the last layer's signs, in multiples of `unit`."""
 
     objective: Objective

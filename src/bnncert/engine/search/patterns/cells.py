@@ -99,14 +99,6 @@ class BoxRows:
             distance = np.abs(self.need[0] - self.need[1]) / np.maximum(reach, 1e-300)
         return np.argsort(-distance, kind="stable")
 
-    def infeasibility(self, signed: FloatArray) -> float:
-        """Return F for multipliers with the signs of their literals; a negative value is a proof.
-
-        `signed` has theta_j s_j for each neuron.
-        """
-        need = np.where(signed > 0, self.need[0], self.need[1])
-        return float(np.abs(signed @ self.rows).sum() + np.abs(signed) @ need)
-
 
 #: First-layer variables up to which the check is used.
 MOST_NEURONS = 256

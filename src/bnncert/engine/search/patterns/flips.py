@@ -81,31 +81,23 @@ class FlipBudget:
         return count.astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
 class BudgetedSums:
     """Bounds of the sums of one level that respect the budget."""
 
-    budget: FlipBudget
-    level: Level
-
-    @cached_property
-    def _gains(self) -> Float32Array:
-        """The change of each sum by a flip of each variable."""
-        home = self.budget.home[self.level.inputs].astype(np.float32)
-        return np.asarray(-2 * home * self.level.rows, dtype=np.float32)
-
-    @cached_property
-    def _classes(self) -> list[tuple[float, IntArray, Float32Array, Float32Array]]:
-        """For each class of costs: its variables, and which of them raise or lower each sum."""
-        place = np.full(self.budget.home.size, -1, dtype=np.int64)
-        place[self.level.inputs] = np.arange(self.level.inputs.size)
-        parts = []
-        for cost, members in self.budget.classes:
+    def __init__(self, budget: FlipBudget, level: Level) -> None:
+        self.budget, self.level = budget, level
+        home = budget.home[level.inputs].astype(np.float32)
+        #: The change of each sum by a flip of each variable.
+        self._gains = np.asarray(-2 * home * level.rows, dtype=np.float32)
+        place = np.full(budget.home.size, -1, dtype=np.int64)
+        place[level.inputs] = np.arange(level.inputs.size)
+        #: For each class of costs: its variables, and which of them raise or lower each sum.
+        self._classes: list[tuple[float, IntArray, Float32Array, Float32Array]] = []
+        for cost, members in budget.classes:
             members = members[place[members] >= 0]
             gains = self._gains[:, place[members]]
             up, down = (gains > 0).astype(np.float32), (gains < 0).astype(np.float32)
-            parts.append((cost, members, up.T.copy(), down.T.copy()))
-        return parts
+            self._classes.append((cost, members, up.T.copy(), down.T.copy()))
 
     def sums(self, nodes: SignArray, left: Float32Array) -> Sums:
         """Return bounds of the sums, given nodes and the rest of their budget."""

@@ -25,11 +25,11 @@ from bnncert.arrays import FloatArray
 from bnncert.errors import FormatError, UnsupportedModelError
 from bnncert.model.description import ModelDescription
 from bnncert.model.formats.file_content import DEFAULT_LIMITS, Limits
+from bnncert.model.formats.onnx import onnx_execution
 from bnncert.model.formats.onnx.folding import FOLDS, fold
 from bnncert.model.formats.onnx.graph import Graph, OnnxNode, parse_graph, tensor_array
 from bnncert.model.formats.onnx.operators import HANDLERS, LEVEL_HANDLERS
 from bnncert.model.formats.onnx.quantisers import check_domain
-from bnncert.model.formats.onnx.session import onnx_execution
 from bnncert.model.formats.onnx.shapes import shape_of
 from bnncert.model.formats.onnx.value import (
     GraphWalk,

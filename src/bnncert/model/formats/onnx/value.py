@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -105,8 +105,7 @@ INTEGERS = (np.dtype(np.int32), np.dtype(np.int64))
 LARGEST_INTEGER, MOST_INTEGER_STEPS = 8, 6
 
 
-@dataclass(frozen=True)
-class Clip:
+class Clip(NamedTuple):
     """The range of a Clip or Relu, and the node for messages."""
 
     low: float

@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import io
 import pickle
-import pickletools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,15 +25,7 @@ import numpy.typing as npt
 
 from bnncert.errors import FormatError, MissingExtraError, reason
 from bnncert.model.description import ModelDescription, SignZero
-from bnncert.model.formats.file_content import (
-    DEFAULT_LIMITS,
-    ZIP_MAGIC,
-    Limits,
-    open_archive,
-    parse_json,
-    read_member,
-    too_many,
-)
+from bnncert.model.formats.file_content import DEFAULT_LIMITS, parse_json, too_many
 from bnncert.model.formats.layer_chain import Chain, FileLayer, LayerHandler, pair
 from bnncert.model.formats.weight_arrays import bound_array
 
@@ -285,37 +275,8 @@ def read_safetensors(content: bytes, source: str) -> dict[str, npt.NDArray[Any]]
 #: Entries of a checkpoint under which trainers keep the state of the model.
 _STATE_KEYS = ("state_dict", "model_state_dict", "model")
 
-#: Modules of what the pickle of tensors, or of a dictionary of them, begins with.
-_TENSOR_MODULES = ("torch", "torch._utils", "torch._tensor", "collections")
-
 #: An entry of batch normalisation that inference does not use.
 _UNUSED = "num_batches_tracked"
-
-
-def pickled_class(content: bytes, path: Path, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """Find the class of a module that a file holds as a whole; None for tensors by name.
-
-    The instructions of the pickle are looked at, and none is executed.
-    """
-    pickled = content
-    if content.startswith(ZIP_MAGIC):
-        with open_archive(content, path, "PyTorch", limits) as archive:
-            names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            pickled = read_member(archive, names[0]) if names else b""
-    stream = io.BytesIO(pickled)
-    # Old files are several pickles, one after the other.
-    while stream.tell() < len(pickled):
-        is_open = True
-        try:
-            for code, argument, _ in pickletools.genops(stream):
-                if is_open and code.name == "GLOBAL":
-                    module, name = str(argument).split()
-                    if module not in _TENSOR_MODULES:
-                        return f"{module}.{name}"
-                is_open = is_open and code.name not in ("GLOBAL", "EMPTY_DICT", "EMPTY_LIST")
-        except Exception:  # broken pickles, and the bytes of tensors behind them
-            return None
-    return None
 
 
 def read_checkpoint(

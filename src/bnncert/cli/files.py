@@ -1,4 +1,7 @@
-"""The files that the commands write: checks before the work, and JSON."""
+"""The files of a command: bundled ones by name, checks before the work, and JSON.
+
+The bundled networks are demo:sparse, .., the bundled images demo and demo:INDEX.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,66 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from bnncert.errors import InputError
 from bnncert.model.formats.atomic import file_identity, write_atomically
 from bnncert.version import __version__
 
 if TYPE_CHECKING:
     from bnncert.model.network import Network
+
+PREFIX = "demo:"
+
+#: The bundled networks by name.
+NETWORKS = {
+    "demo:sparse": "mnist_sparse.npz",
+    "demo:dense": "mnist_dense.npz",
+    "demo:certified": "mnist_certified.npz",
+}
+
+#: The bundled images: a file and the name of the array in it.
+IMAGES = ("mnist_test_100.npz", "images")
+
+#: The number of the bundled images.
+IMAGE_COUNT = 100
+
+#: The names of all bundled images, and of the first of them.
+POINTS = ("demo", *(f"{PREFIX}{index}" for index in range(10)))
+
+
+def model_file(text: str) -> Path:
+    """Return the file of a network that a path or one of the names states."""
+    if not text.startswith(PREFIX) or Path(text).exists():
+        return Path(text)
+    if text not in NETWORKS:
+        # The parser of an argument states errors in the words of typer.
+        raise typer.BadParameter(f"{text}: expected {', '.join(NETWORKS)}, or a file")
+    return _bundled(NETWORKS[text])
+
+
+def points_source(text: str) -> str:
+    """Return the file (and array) of points that a path or the name `demo` states."""
+    return f"{_bundled(IMAGES[0])}:{IMAGES[1]}" if text == PREFIX[:-1] else text
+
+
+def point_source(text: str, index: int | None) -> tuple[str, int | None]:
+    """Return the file and the index of the point that a path or demo:INDEX states."""
+    if not text.startswith(PREFIX):
+        return points_source(text), index
+    number = text.removeprefix(PREFIX)
+    if not number.isdecimal() or index is not None:
+        raise InputError(f"{text}: expected demo:INDEX, as in demo:0, without --index")
+    if int(number) >= IMAGE_COUNT:
+        raise InputError(f"{text}: the bundled images are demo:0 to demo:{IMAGE_COUNT - 1}")
+    return points_source(PREFIX[:-1]), int(number)
+
+
+def _bundled(name: str) -> Path:
+    # Imported on use: the competition measures how fast a command starts that needs none.
+    from importlib.resources import files
+
+    return Path(str(files("bnncert") / "data" / name))
 
 
 def refuse_unwritable(*targets: Path | None, read: Iterable[str | Path | None] = ()) -> None:
