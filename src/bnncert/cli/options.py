@@ -79,7 +79,7 @@ class ModelOptions:
 
 LabelsOption = Annotated[
     str | None,
-    "True classes: FILE[:KEY] (.npy, .npz, .csv, .txt, .json), or `own`: the network's "
+    "True classes: FILE[:KEY] (.npy, .npz, .csv, .txt, .json, IDX), or `own`: the network's "
     "own answers (default: the labels beside the points or the names of subfolders, else own).",
 ]
 TiesOption = Annotated[
@@ -226,7 +226,7 @@ class PointOptions:
         str | None,
         point_option(
             "--input",
-            "Point: .npy, FILE.npz:KEY, .csv, an image file or a folder of images; or a bundled "
+            "Point: .npy, FILE.npz:KEY, .csv, IDX, an image file or a folder; or a bundled "
             "image as in demo:0.",
         ),
     ] = None

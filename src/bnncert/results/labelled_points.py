@@ -18,6 +18,7 @@ from bnncert.model.formats.inputs import (
     checked_labels,
     count_points,
     folder_labels,
+    idx_labels,
     label_name,
     list_images,
     listed_names,
@@ -141,6 +142,9 @@ def read_data(text: str, labels: str | None = None, network: Network | None = No
         return Data(array, None, text, notes=notes)
     if labels is not None:
         return Data(array, read_labels(labels), text, labels, notes=notes)
+    beside = None if names else idx_labels(Path(path))
+    if beside is not None:
+        return Data(array, read_labels(str(beside)), text, str(beside), notes=notes)
     name = None if key is None else label_name(names, key, path)
     if name is None:
         return Data(array, None, text, notes=notes)

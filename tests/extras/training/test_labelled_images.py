@@ -15,7 +15,10 @@ import pytest
 
 from bnncert.errors import FormatError
 from bnncert.extras.training.datasets import load_dataset
-from bnncert.extras.training.labelled_images import BYTES, read_batch, read_idx
+from bnncert.extras.training.datasets import test_images_for_run as images_for_run
+from bnncert.extras.training.labelled_images import BYTES, read_batch
+from bnncert.model.formats.inputs import read_array
+from bnncert.results.labelled_points import read_data
 from tests.extras.training.image_data import (
     IDX_NAMES,
     Array,
@@ -76,8 +79,23 @@ def test_a_header_that_claims_too_much_is_no_reason_to_allocate(tmp_path: Path) 
     file = tmp_path / IDX_NAMES[0]
     file.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"abc")
     with pytest.raises(FormatError) as error:
-        read_idx(file)
+        read_array(str(file))
     one_line(error, file.name, "3 bytes")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_test_images_of_a_folder_are_data_of_run_with_their_labels(
+    packed: bool, tmp_path: Path
+) -> None:
+    arrays = write_idx(tmp_path, packed=packed)
+    named = images_for_run(str(tmp_path))
+    data = read_data(named)
+    np.testing.assert_array_equal(data.array, arrays[IDX_NAMES[2]])
+    np.testing.assert_array_equal(data.labels, arrays[IDX_NAMES[3]])
+    assert data.labels_where == named.replace("images-idx3", "labels-idx1")
+    assert read_data(named, "own").labels is None
+    Path(data.labels_where).unlink()
+    assert read_data(named).labels is None
 
 
 @pytest.mark.parametrize(

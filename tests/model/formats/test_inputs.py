@@ -291,6 +291,6 @@ def test_broken_tables(tmp_path: Path, text: str, why: str) -> None:
 
 def test_what_is_no_array_names_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    assert "expected .npy, .npz, .csv or an image" in refuse(tmp_path / "notes.txt")
+    assert "expected .npy, .npz, .csv, IDX or an image" in refuse(tmp_path / "notes.txt")
     np.save(tmp_path / "none.npy", np.zeros((0, 4)))
     assert "an empty array, of shape (0, 4); expected points" in refuse(tmp_path / "none.npy")

@@ -223,6 +223,8 @@ def test_images_for_run(what: str) -> str:
                 return f"{path}:x_test"
     if path is not None and (path / "test").is_dir():
         return str(path / "test")
+    if path is not None and path.is_dir() and (images := idx_path(path, IDX_STEMS[2])) is not None:
+        return str(images)
     return "TEST.npz"
 
 

@@ -9,7 +9,6 @@ that only record their arguments.
 from __future__ import annotations
 
 import io
-import math
 import pickle
 import re
 import tarfile
@@ -31,7 +30,7 @@ from bnncert.model.formats.file_content import (
     read_member_array,
 )
 from bnncert.model.formats.images import is_image, read_image
-from bnncert.model.formats.inputs import checked_labels, label_name, natural_order
+from bnncert.model.formats.inputs import checked_labels, label_name, natural_order, read_idx
 
 #: In data without a test part, every sixth image of each class is a test image.
 TEST_EVERY = 6
@@ -119,25 +118,9 @@ def read_idx_folder(folder: Path) -> tuple[Split, Split]:
         path = idx_path(folder, stem)
         if path is None:
             raise FormatError(f"{folder}: {stem} (or {stem}.gz) is missing")
-        arrays.append(read_idx(path))
+        arrays.append(read_idx(read_bytes(path), str(path)))
     x, y, x_test, y_test = arrays
     return Split(x, y.astype(np.int64)), Split(x_test, y_test.astype(np.int64))
-
-
-def read_idx(path: Path) -> npt.NDArray[np.uint8]:
-    """Read an IDX file of bytes: images [n, height, width] or labels [n]."""
-    content = read_bytes(path)
-    dimensions = 3 if "idx3" in path.name else 1
-    start = 4 + 4 * dimensions
-    if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) < start:
-        raise FormatError(f"{path}: not an IDX file of bytes with {dimensions} dimensions")
-    shape = tuple(int(n) for n in np.frombuffer(content[4:start], dtype=">u4"))
-    size = math.prod(shape)
-    if len(content) - start != size:
-        raise FormatError(
-            f"{path}: {len(content) - start} bytes of data; its header states {size} {shape}"
-        )
-    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
 # -- .npz files ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Points to verify around (.npy, .npz as `file.npz:key`, .csv, images), and their true classes.
+"""Points to verify around (.npy, .npz as `file.npz:key`, .csv, IDX, images), and their classes.
 
 Classes are in arrays and files of labels, or those of folders of images.
 """
@@ -33,8 +33,8 @@ from bnncert.model.formats.file_content import (
 )
 from bnncert.model.formats.images import is_image, read_image
 
-#: The first bytes of .npy files.
-NPY_MAGIC = b"\x93NUMPY"
+#: The first bytes of .npy files, and of IDX files of bytes (MNIST).
+NPY_MAGIC, IDX_MAGIC = b"\x93NUMPY", b"\0\0\x08"
 
 
 def read_array(text: str) -> npt.NDArray[Any]:
@@ -49,8 +49,10 @@ def read_array(text: str) -> npt.NDArray[Any]:
             raise FormatError(f"{path}: not an archive of arrays, but {key!r} was asked for")
         if path.suffix.lower() == ".csv":
             return _checked(_read_table(content, path), str(path))
+        if content.startswith(IDX_MAGIC):
+            return _checked(read_idx(content, str(path)), str(path))
         if not content.startswith(NPY_MAGIC):
-            raise FormatError(f"{path}: no points; expected .npy, .npz, .csv or an image")
+            raise FormatError(f"{path}: no points; expected .npy, .npz, .csv, IDX or an image")
         return _checked(read_npy(content, path), str(path))
     with open_archive(content, path, ".npz") as archive:
         names = array_names(archive)
@@ -61,6 +63,27 @@ def read_array(text: str) -> npt.NDArray[Any]:
             raise FormatError(f"{path}: no array {key!r}; it holds {listed_names(names)}")
         where = f"{path}:{key}"
         return _checked(read_member_array(archive, key, where), where)
+
+
+def read_idx(content: bytes, where: str) -> npt.NDArray[np.uint8]:
+    """Read an IDX file of bytes: images [n, height, width] or labels [n]."""
+    dimensions = content[3] if len(content) > 3 else 0
+    start = 4 + 4 * dimensions
+    if not content.startswith(IDX_MAGIC) or dimensions not in (1, 3) or len(content) < start:
+        raise FormatError(f"{where}: not an IDX file of bytes with 1 or 3 dimensions")
+    shape = tuple(int(n) for n in np.frombuffer(content[4:start], dtype=">u4"))
+    size = math.prod(shape)
+    if len(content) - start != size:
+        raise FormatError(
+            f"{where}: {len(content) - start} bytes of data; its header states {size} {shape}"
+        )
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def idx_labels(path: Path) -> Path | None:
+    """Find the labels beside a file of images as MNIST names both."""
+    beside = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
+    return beside if beside != path and beside.is_file() else None
 
 
 def read_names(path: str | Path) -> list[str]:
@@ -275,20 +298,20 @@ def checked_labels(array: npt.NDArray[Any], where: str) -> IntArray:
 
 
 def read_labels(text: str) -> IntArray:
-    """Read classes from `FILE` or `FILE:KEY`: .npy, .npz, .csv, .txt or .json."""
+    """Read classes from `FILE` or `FILE:KEY`: .npy, .npz, .csv, .txt, .json or IDX."""
     file, key = split_key(text, KEYED_SUFFIXES)
     path = Path(file)
     if path.suffix == ".npz":
         if key is None:
             key = _only([n for n in read_names(path) if is_label_name(n)], path)
         return checked_labels(read_array(f"{path}:{key}"), f"{path}:{key}")
-    if path.suffix == ".npy":
+    if path.suffix == ".npy" or "idx1" in path.name:
         return checked_labels(read_array(str(path)), str(path))
     if path.suffix == ".json":
         return _read_json(path, key)
     if path.suffix in (".csv", ".txt"):
         return _read_csv(path, key)
-    raise FormatError(f"{path}: labels are read from .npy, .npz, .csv, .txt and .json files")
+    raise FormatError(f"{path}: labels are read from .npy, .npz, .csv, .txt, .json and IDX files")
 
 
 def _only(candidates: Sequence[str], path: Path) -> str:
