@@ -22,9 +22,9 @@ import numba
 NONE = -1
 
 #: Places of the counters: the literals of the trail, those that are propagated, those that are
-#: propagated in clauses without a mark, the active clauses, those of the region, the stage, and the
-#: steps that are left before the clock should be read.
-TRAIL, DONE, LATE, ACTIVE, GIVEN, STAGE, LEFT, COUNTERS = range(8)
+#: propagated in clauses without a mark, the active clauses, the stage, and the steps that are left
+#: before the clock should be read.
+TRAIL, DONE, LATE, ACTIVE, STAGE, LEFT, COUNTERS = range(7)
 
 #: Stages: clauses are added, clauses are taken away.
 BEGIN, FORWARDS, BACKWARDS = range(3)
@@ -96,7 +96,7 @@ def _visit(state, counters, clauses, false, mark):
 @numba.njit(cache=True, nogil=True)
 def _propagate(tables, state, counters, clauses):
     """Return the reason of a conflict, or NONE."""
-    heaviest, occurs, rows, costs = tables[3:]
+    start, _, weights, occurs, rows, costs = tables
     trail, slack = state[1], state[4]
     while counters[LATE] < counters[TRAIL]:
         if counters[DONE] == counters[TRAIL]:
@@ -112,8 +112,9 @@ def _propagate(tables, state, counters, clauses):
         for k in range(begin, end):
             row = rows[k]
             slack[row] -= costs[k]
+            # The heaviest literal comes first.
             if (
-                slack[row] < heaviest[row]
+                slack[row] < weights[start[row]]
                 and failed < 0
                 and not _look(tables, state, counters, row)
             ):
@@ -129,7 +130,7 @@ def _propagate(tables, state, counters, clauses):
 @numba.njit(cache=True, nogil=True)
 def _undo(tables, state, counters, cone, size):
     """Forget the literals after the first `size`."""
-    occurs, rows, costs = tables[4:]
+    occurs, rows, costs = tables[3:]
     value, trail, slack = state[0], state[1], state[4]
     for place in range(size, counters[TRAIL]):
         false = trail[place] ^ 1
@@ -268,7 +269,7 @@ def trim(tables, state, counters, clauses, cone):
             counters[STAGE] = BACKWARDS
         if counters[LEFT] < 0:
             return PAUSE
-    while counters[ACTIVE] > counters[GIVEN]:
+    while counters[ACTIVE] > 0:
         counters[ACTIVE] -= 1
         clause = counters[ACTIVE]
         _undo(tables, state, counters, cone, before[clause])
