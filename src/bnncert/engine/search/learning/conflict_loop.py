@@ -52,7 +52,7 @@ GOOD = 2
 VISITS = 10**7
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def watch_clause(state, clause):
     """Let a clause watch its first two literals."""
     for k in range(2):
@@ -61,7 +61,7 @@ def watch_clause(state, clause):
         state.first_watch[literal] = node
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def add_clause(state, literals, size, glue):
     """Add a clause of at least two literals that watches the first two; return its number."""
     number = state.number
@@ -75,7 +75,7 @@ def add_clause(state, literals, size, glue):
     return clause
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def state_clause(state, literals):
     """Add a clause that holds; all decisions are taken back.  Return False if none can hold."""
     go_back(state, np.int64(0))
@@ -94,44 +94,36 @@ def state_clause(state, literals):
     return free > 0
 
 
-@numba.njit(cache=True, nogil=True)
-def bump(activity, real, heap, where, variable):
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def bump(state, variable):
     """Make a variable more active."""
+    activity, real = state.activity, state.real
     activity[variable] += real[BUMP]
     if activity[variable] > 1e100:
         activity *= 1e-100
         real[BUMP] *= 1e-100
-    if where[variable] >= 0:
-        rise(heap, where, activity, where[variable])
+    if state.where[variable] >= 0:
+        rise(state, np.int64(state.where[variable]))
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def analyse(state, conflict):
     """Write the learned clause to `state.learned`, its own literal first; return its size and glue.
 
     The second literal is one of the level to go back to.
     """
-    number, value, level, place = state.number, state.value, state.level, state.place
-    seen, reasons, chosen, reason = state.seen, state.reasons, state.chosen, state.reason
-    row_head, row_start, row_literal = state.row_head, state.row_start, state.row_literal
-    row_size, room, clause_start = state.row_size, state.room, state.clause_start
-    clause_size, literals, stamp = state.clause_size, state.literals, state.stamp
-    learned, marked, trail = state.learned, state.marked, state.trail
-    activity, real, heap, where = state.activity, state.real, state.heap, state.where
+    number, level, seen, reasons = state.number, state.level, state.seen, state.reasons
+    learned, marked, trail, stamp = state.learned, state.marked, state.trail, state.stamp
     depth, size, open_, last, why = number[LEVEL], 1, 0, number[TRAIL] - 1, conflict
     holds = NONE
     while True:
-        end = explain(
-            value, level, place, seen, row_head, row_start, row_literal, row_size, room,
-            clause_start, clause_size, literals, reasons, chosen, np.int64(why), np.int64(holds),
-            np.int64(0),
-        )  # fmt: skip
+        end = explain(state, np.int64(why), np.int64(holds), np.int64(0))
         for k in range(end):
             literal = reasons[k]
             variable = literal >> 1
             if seen[variable] == 0:
                 seen[variable] = IN_CLAUSE
-                bump(activity, real, heap, where, variable)
+                bump(state, variable)
                 if level[variable] == depth:
                     open_ += 1
                 else:
@@ -144,7 +136,7 @@ def analyse(state, conflict):
         open_ -= 1
         if open_ == 0:
             break
-        why = reason[holds >> 1]
+        why = state.reason[holds >> 1]
     learned[0] = holds ^ 1
     for k in range(last + 1, number[TRAIL]):
         seen[trail[k] >> 1] = 0
@@ -172,7 +164,7 @@ def analyse(state, conflict):
     return size, glue
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def learn(state, size, glue):
     """Go back to where the learned clause implies its first literal, and assign it."""
     number, real, learned, log = state.number, state.real, state.learned, state.log
@@ -196,7 +188,7 @@ def learn(state, size, glue):
     real[ALWAYS] += max(real[EVER], 1.0 / number[LEARNED]) * (glue - real[ALWAYS])
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=True)
 def reduce_clauses(state):
     """Forget half of the learned clauses, those of large glue, and those that always hold.
 
@@ -241,33 +233,21 @@ def reduce_clauses(state):
         watch_clause(state, clause)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def search(state, conflicts):
     """Search until so many conflicts have been found; return one of the answers above.
 
     In large networks it returns earlier, after about `VISITS` visits of rows.
     """
-    number, real, value, level, place = (
-        state.number, state.real, state.value, state.level, state.place,
-    )  # fmt: skip
-    reason, trail, row_head, row_start = state.reason, state.trail, state.row_head, state.row_start
-    row_literal, row_size, use_start = state.row_literal, state.row_size, state.use_start
-    use_row, use_size, gap, largest = state.use_row, state.use_size, state.gap, state.largest
-    queue, queued, clause_start = state.queue, state.queued, state.clause_start
-    clause_size, clause_place, literals = state.clause_size, state.clause_place, state.literals
-    watch, first_watch, heap, where = state.watch, state.first_watch, state.heap, state.where
-    activity, phase, limit = state.activity, state.phase, state.limit
-    most_clauses, most_literals = clause_start.size - 1, literals.size - level.size - 1
-    most_logged = state.log.size - level.size - 2
+    number, real = state.number, state.real
+    variables = state.level.size
+    most_clauses, most_literals = (state.clause_start.size - 1, state.literals.size - variables - 1)
+    most_logged = state.log.size - variables - 2
     last = number[CONFLICTS] + conflicts
-    assigned, most_assigned = 0, VISITS * level.size // (use_row.size + 1)
+    assigned, most_assigned = 0, VISITS * variables // (state.use_row.size + 1)
     while True:
         before = number[TRAIL]
-        conflict = propagate(
-            number, value, level, place, reason, trail, row_head, row_start, row_literal,
-            row_size, use_start, use_row, use_size, gap, largest, queue, queued, clause_start,
-            clause_size, clause_place, literals, watch, first_watch,
-        )  # fmt: skip
+        conflict = propagate(state)
         assigned += number[TRAIL] - before
         full = number[CLAUSES] >= most_clauses or number[LITERALS] >= most_literals
         if conflict != NONE:
@@ -298,12 +278,12 @@ def search(state, conflicts):
             return OPEN
         variable = NONE
         while number[HEAP] > 0:
-            top = most_active(heap, where, activity, number)
-            if value[2 * top] == 0:
+            top = most_active(state)
+            if state.value[2 * top] == 0:
                 variable = top
                 break
         if variable == NONE:
             return SATISFIED
         number[LEVEL] += 1
-        limit[number[LEVEL]] = number[TRAIL]
-        assign(state, np.int32(2 * variable + phase[variable]), np.int64(NONE))
+        state.limit[number[LEVEL]] = number[TRAIL]
+        assign(state, np.int32(2 * variable + state.phase[variable]), np.int64(NONE))

@@ -10,62 +10,50 @@ The *gap* of a row is its room without the largest coefficient: nothing follows 
 from __future__ import annotations
 
 import numba
+import numpy as np
 
 from bnncert.engine.search.learning.solver_state import HEAD, HEAP, LEVEL, NONE, QUEUE, TRAIL
 
 
-# Arrays are parameters of their own where a function is called often: numba counts the references
-# to each array that it takes out of a tuple.  Numbers are passed as int64: for each other type of
-# a number, also for each constant, numba compiles a function again.
-@numba.njit(cache=True, nogil=True, forceinline=True)
-def put(value, level, place, reason, trail, literal, depth, size, why):
-    """Make a literal hold at a level and a place of the trail; return the place after it."""
-    variable = literal >> 1
-    value[literal], value[literal ^ 1] = 1, -1
-    level[variable], place[variable], reason[variable] = depth, size, why
-    trail[size] = literal
-    return size + 1
-
-
-@numba.njit(cache=True, nogil=True)
+# Without `nrt` numba counts no references to the arrays that a function takes out of the state,
+# which would double the time; such a function cannot make arrays.  Numbers are passed as int64:
+# for each other type of a number, also for each constant, numba compiles a function again.
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def assign(state, literal, why):
     """Make a literal hold at the level of the search."""
-    state.number[TRAIL] = put(
-        state.value, state.level, state.place, state.reason, state.trail, literal,
-        state.number[LEVEL], state.number[TRAIL], why,
-    )  # fmt: skip
+    variable, number = literal >> 1, state.number
+    state.value[literal], state.value[literal ^ 1] = 1, -1
+    state.level[variable], state.place[variable] = number[LEVEL], number[TRAIL]
+    state.reason[variable], state.trail[number[TRAIL]] = why, literal
+    number[TRAIL] += 1
 
 
-@numba.njit(cache=True, nogil=True)
-def propagate(
-    number, value, level, place, reason, trail, row_head, row_start, row_literal, row_size,
-    use_start, use_row, use_size, gap, largest, queue, queued, clause_start, clause_size,
-    clause_place, literals, watch, first_watch,
-):  # fmt: skip
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def propagate(state):
     """Assign all that follows; return what is in conflict (as a reason), or NONE."""
-    depth, size, head, waiting = number[LEVEL], number[TRAIL], number[HEAD], number[QUEUE]
-    found = NONE
+    number, value, gap, queue = state.number, state.value, state.gap, state.queue
+    watch, first_watch, literals = state.watch, state.first_watch, state.literals
+    found = np.int64(NONE)
     while found == NONE:
-        if head < size:
-            false = trail[head] ^ 1
-            head += 1
-            for use in range(use_start[false], use_start[false + 1]):
-                row = use_row[use]
-                left = gap[row] - use_size[use]
-                gap[row] = left
-                if left < 0 and queued[row] == 0:
-                    queued[row] = 1
-                    queue[waiting] = row
-                    waiting += 1
+        if number[HEAD] < number[TRAIL]:
+            false = state.trail[number[HEAD]] ^ 1
+            number[HEAD] += 1
+            for use in range(state.use_start[false], state.use_start[false + 1]):
+                row = state.use_row[use]
+                gap[row] -= state.use_size[use]
+                if gap[row] < 0 and state.queued[row] == 0:
+                    state.queued[row] = 1
+                    queue[number[QUEUE]] = row
+                    number[QUEUE] += 1
             before, node = NONE, first_watch[false]
             while node >= 0 and found == NONE:
                 after, other = watch[node, 1], watch[node ^ 1, 0]
                 if value[other] > 0:
                     before, node = node, after
                     continue
-                clause = node >> 1
-                start, length, k = clause_start[clause], clause_size[clause], clause_place[clause]
-                literal, fails = other, True
+                clause = np.int64(node >> 1)
+                start, length = state.clause_start[clause], state.clause_size[clause]
+                literal, fails, k = other, True, state.clause_place[clause]
                 for _ in range(length):
                     literal = literals[start + k]
                     if value[literal] >= 0 and literal != other:
@@ -73,7 +61,7 @@ def propagate(
                         break
                     k = k + 1 if k + 1 < length else 0
                 if not fails:
-                    clause_place[clause] = k
+                    state.clause_place[clause] = k
                     watch[node, 0], watch[node, 1] = literal, first_watch[literal]
                     first_watch[literal] = node
                     if before < 0:
@@ -83,78 +71,61 @@ def propagate(
                 elif value[other] < 0:
                     found = 2 * clause
                 else:
-                    size = put(value, level, place, reason, trail, other, depth, size, 2 * clause)
+                    assign(state, other, 2 * clause)
                     before = node
                 node = after
-        elif waiting > 0:
-            waiting -= 1
-            row = queue[waiting]
-            queued[row] = 0
-            left, top = gap[row] + largest[row], row_head[row]
-            state = NONE if top == NONE else value[top]
-            if state > 0:
-                continue
-            if left < 0:
-                if state < 0:
-                    found = 2 * row + 1
-                else:
-                    size = put(value, level, place, reason, trail, top, depth, size, 2 * row + 1)
-                continue
-            if state == 0:
-                continue
-            for k in range(row_start[row], row_start[row + 1]):
-                if row_size[k] <= left:
-                    break
-                literal = row_literal[k]
-                if value[literal] == 0:
-                    why = 2 * row + 1
-                    size = put(value, level, place, reason, trail, literal, depth, size, why)
+        elif number[QUEUE] > 0:
+            number[QUEUE] -= 1
+            row = np.int64(queue[number[QUEUE]])
+            state.queued[row] = 0
+            left, top = gap[row] + state.largest[row], state.row_head[row]
+            holds = NONE if top == NONE else value[top]
+            if left < 0 and holds < 0:
+                found = 2 * row + 1
+            elif left < 0 and holds == 0:
+                assign(state, top, 2 * row + 1)
+            elif left >= 0 and holds < 0:
+                for k in range(state.row_start[row], state.row_start[row + 1]):
+                    if state.row_size[k] <= left:
+                        break
+                    if value[state.row_literal[k]] == 0:
+                        assign(state, state.row_literal[k], 2 * row + 1)
         else:
             break
-    number[TRAIL], number[HEAD], number[QUEUE] = size, head, waiting
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def go_back(state, depth):
     """Take back all decisions after the first `depth`."""
-    number, gap = state.number, state.gap
+    number, value = state.number, state.value
     if depth >= number[LEVEL]:
         return
     while number[QUEUE] > 0:
         number[QUEUE] -= 1
         state.queued[state.queue[number[QUEUE]]] = 0
-    begin, head = state.limit[depth + 1], number[HEAD]
-    trail, value, phase, where = state.trail, state.value, state.phase, state.where
-    use_start, use_row, use_size = state.use_start, state.use_row, state.use_size
-    heap, activity = state.heap, state.activity
+    begin = state.limit[depth + 1]
     for k in range(number[TRAIL] - 1, begin - 1, -1):
-        literal = trail[k]
+        literal = state.trail[k]
         variable, false = literal >> 1, literal ^ 1
         value[literal], value[false] = 0, 0
-        phase[variable] = literal & 1
-        if k < head:
-            for use in range(use_start[false], use_start[false + 1]):
-                gap[use_row[use]] += use_size[use]
-        if where[variable] < 0:
-            insert(heap, where, activity, number, variable)
-    number[TRAIL] = begin
-    number[HEAD] = min(head, begin)
+        state.phase[variable] = literal & 1
+        if k < number[HEAD]:
+            for use in range(state.use_start[false], state.use_start[false + 1]):
+                state.gap[state.use_row[use]] += state.use_size[use]
+        if state.where[variable] < 0:
+            # Back to the heap of variables.
+            state.heap[number[HEAP]] = variable
+            number[HEAP] += 1
+            rise(state, number[HEAP] - 1)
+    number[TRAIL], number[HEAD] = begin, min(number[HEAD], begin)
     number[LEVEL] = depth
 
 
-@numba.njit(cache=True, nogil=True)
-def insert(heap, where, activity, number, variable):
-    """Add a variable to the heap."""
-    where[variable] = number[HEAP]
-    heap[number[HEAP]] = variable
-    number[HEAP] += 1
-    rise(heap, where, activity, where[variable])
-
-
-@numba.njit(cache=True, nogil=True)
-def rise(heap, where, activity, place):
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def rise(state, place):
     """Restore the order of the heap after the variable at a place became more active."""
+    heap, where, activity = state.heap, state.where, state.activity
     variable = heap[place]
     while place > 0:
         above = (place - 1) >> 1
@@ -167,9 +138,10 @@ def rise(heap, where, activity, place):
     where[variable] = place
 
 
-@numba.njit(cache=True, nogil=True)
-def most_active(heap, where, activity, number):
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def most_active(state):
     """Remove the most active variable from the heap and return it."""
+    heap, where, activity, number = state.heap, state.where, state.activity, state.number
     top = heap[0]
     where[top] = NONE
     number[HEAP] -= 1
