@@ -36,7 +36,7 @@ OPEN, FINE, PAUSE = range(3)
 STEPS = 2**23
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _set(state, counters, true, reason):
     value, trail, place, reasons = state[:4]
     value[true], value[true ^ 1] = 1, -1
@@ -45,7 +45,7 @@ def _set(state, counters, true, reason):
     counters[TRAIL] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _look(tables, state, counters, row):
     """Set the literals of an inequality that have to be true; False: it cannot hold."""
     (start, literals, weights), value, slack = tables[:3], state[0], state[4][row]
@@ -57,7 +57,7 @@ def _look(tables, state, counters, row):
     return slack >= 0
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _visit(state, counters, clauses, false, mark):
     """Look at the clauses that a false literal watches; return one that fails, or NONE."""
     value, first = state[0], state[6]
@@ -93,7 +93,7 @@ def _visit(state, counters, clauses, false, mark):
     return NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _propagate(tables, state, counters, clauses):
     """Return the reason of a conflict, or NONE."""
     start, _, weights, occurs, rows, costs = tables
@@ -127,7 +127,7 @@ def _propagate(tables, state, counters, clauses):
     return NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _undo(tables, state, counters, cone, size):
     """Forget the literals after the first `size`."""
     occurs, rows, costs = tables[3:]
@@ -143,7 +143,7 @@ def _undo(tables, state, counters, cone, size):
         counters[k] = min(counters[k], size)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _need_row(tables, state, cone, row, true, limit, root):
     """Mark literals of an inequality, false before place `limit`, that make it set a literal.
 
@@ -169,7 +169,7 @@ def _need_row(tables, state, cone, row, true, limit, root):
                     cone[0, variable] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _need(tables, state, clauses, cone, reason, true, limit, root):
     """Mark what a literal (or a conflict, NONE) at place `limit` follows from by its reason."""
     (literals, start, _, _, marks), number = clauses, reason >> 1
@@ -182,7 +182,7 @@ def _need(tables, state, clauses, cone, reason, true, limit, root):
             cone[0, literals[k] >> 1] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _explain(tables, state, counters, clauses, cone, conflict, root):
     """Mark all clauses that a conflict depends on."""
     trail, reasons = state[1], state[3]
@@ -201,7 +201,7 @@ def _explain(tables, state, counters, clauses, cone, conflict, root):
     counters[LEFT] -= counters[TRAIL]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _add(state, counters, clauses):
     """Make the next clause active; return the reason of a conflict, or NONE."""
     value, first = state[0], state[6]
@@ -228,7 +228,7 @@ def _add(state, counters, clauses):
     return NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _check(tables, state, counters, clauses, cone, clause):
     """Whether a clause follows from the active ones; mark those that it depends on."""
     (literals, start), value, root = clauses[:2], state[0], counters[TRAIL]
@@ -247,7 +247,7 @@ def _check(tables, state, counters, clauses, cone, clause):
     return conflict != NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def trim(tables, state, counters, clauses, cone):
     """Mark what a contradiction needs, until all is done or the clock should be read."""
     start, before, marks = clauses[1], clauses[3], clauses[4]
