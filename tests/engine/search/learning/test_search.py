@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bnncert.engine.search.learning.conflict_loop import REFUTED, SATISFIED, search, state_clause
-from bnncert.engine.search.learning.proof_log import ProofLog
-from bnncert.engine.search.learning.solver_state import FIRST, NONE, SolverState, make_state
+from bnncert.engine.search.learning.solver_state import NONE, ProofLog, SolverState, make_state
 from bnncert.kernel.refutation import Facts, _clauses
 from bnncert.kernel.sparse import SparseRows
 from tests.kernel.refutations import outcome, starts
@@ -150,7 +149,7 @@ def test_forgetting_clauses_changes_no_answer() -> None:
         count, made, np.zeros(count, dtype=np.int64), np.zeros(count),
         clauses=40, literals=900, log=0,
     )  # fmt: skip
-    state.number[FIRST] = 0
+    state.number.first = 0
     answers = [search(state, 50)]
     while answers[-1] != REFUTED and len(answers) < 4000:
         answers.append(search(state, 50))

@@ -11,34 +11,7 @@ import numba
 import numpy as np
 
 from bnncert.engine.search.learning.explanation_loop import IN_CLAUSE, explain, minimise
-from bnncert.engine.search.learning.solver_state import (
-    ALWAYS,
-    BUMP,
-    CLAUSES,
-    CONFLICTS,
-    DECAY,
-    EVER,
-    FEWEST,
-    FIRST,
-    HEAP,
-    KEPT,
-    LEARNED,
-    LEVEL,
-    LITERALS,
-    LOGGED,
-    MARKED,
-    NONE,
-    RECENT,
-    RECENTLY,
-    REDUCE,
-    REDUCE_MORE,
-    REDUCED,
-    REDUCTIONS,
-    SINCE,
-    STAMP,
-    TRAIL,
-    WORSE,
-)
+from bnncert.engine.search.learning.solver_state import NONE
 from bnncert.engine.search.learning.trail_loop import assign, go_back, most_active, propagate, rise
 
 #: Answers of `search`: nothing is known yet, signs that satisfy everything, none exist, and there
@@ -65,13 +38,13 @@ def watch_clause(state, clause):
 def add_clause(state, literals, size, glue):
     """Add a clause of at least two literals that watches the first two; return its number."""
     number = state.number
-    clause, begin = number[CLAUSES], number[LITERALS]
+    clause, begin = number.clauses, number.literals
     for k in range(size):
         state.literals[begin + k] = literals[k]
     state.clause_start[clause], state.clause_size[clause] = begin, size
     state.clause_glue[clause], state.clause_place[clause] = glue, 0
     watch_clause(state, clause)
-    number[CLAUSES], number[LITERALS] = clause + 1, begin + size
+    number.clauses, number.literals = clause + 1, begin + size
     return clause
 
 
@@ -97,11 +70,11 @@ def state_clause(state, literals):
 @numba.njit(cache=True, nogil=True, _nrt=False)
 def bump(state, variable):
     """Make a variable more active."""
-    activity, real = state.activity, state.real
-    activity[variable] += real[BUMP]
+    activity, number = state.activity, state.number
+    activity[variable] += number.bump
     if activity[variable] > 1e100:
         activity *= 1e-100
-        real[BUMP] *= 1e-100
+        number.bump *= 1e-100
     if state.where[variable] >= 0:
         rise(state, np.int64(state.where[variable]))
 
@@ -114,7 +87,7 @@ def analyse(state, conflict):
     """
     number, level, seen, reasons = state.number, state.level, state.seen, state.reasons
     learned, marked, trail, stamp = state.learned, state.marked, state.trail, state.stamp
-    depth, size, open_, last, why = number[LEVEL], 1, 0, number[TRAIL] - 1, conflict
+    depth, size, open_, last, why = number.level, 1, 0, number.trail - 1, conflict
     holds = NONE
     while True:
         end = explain(state, np.int64(why), np.int64(holds), np.int64(0))
@@ -138,24 +111,24 @@ def analyse(state, conflict):
             break
         why = state.reason[holds >> 1]
     learned[0] = holds ^ 1
-    for k in range(last + 1, number[TRAIL]):
+    for k in range(last + 1, number.trail):
         seen[trail[k] >> 1] = 0
     seen[holds >> 1] = IN_CLAUSE
-    number[STAMP] += 1
+    number.stamp += 1
     for k in range(size):
         marked[k] = learned[k] >> 1
         if k:
-            stamp[level[marked[k]]] = number[STAMP]
-    number[MARKED] = size
+            stamp[level[marked[k]]] = number.stamp
+    number.marked = size
     size = minimise(state, np.int64(size))
-    for k in range(number[MARKED]):
+    for k in range(number.marked):
         seen[marked[k]] = 0
     glue, top, second = 1, 0, 1
-    number[STAMP] += 1
+    number.stamp += 1
     for k in range(1, size):
         own = level[learned[k] >> 1]
-        if stamp[own] != number[STAMP]:
-            stamp[own] = number[STAMP]
+        if stamp[own] != number.stamp:
+            stamp[own] = number.stamp
             glue += 1
         if own > top:
             top, second = own, k
@@ -167,25 +140,25 @@ def analyse(state, conflict):
 @numba.njit(cache=True, nogil=True, _nrt=False)
 def learn(state, size, glue):
     """Go back to where the learned clause implies its first literal, and assign it."""
-    number, real, learned, log = state.number, state.real, state.learned, state.log
+    number, learned, log = state.number, state.learned, state.log
     if log.size:
-        end = number[LOGGED]
+        end = number.logged
         log[end] = size
         for k in range(size):
             log[end + 1 + k] = learned[k]
-        number[LOGGED] = end + 1 + size
+        number.logged = end + 1 + size
     if size == 1:
         go_back(state, np.int64(0))
         assign(state, learned[0], np.int64(NONE))
     else:
         go_back(state, np.int64(state.level[learned[1] >> 1]))
         assign(state, learned[0], 2 * add_clause(state, learned, size, glue))
-    real[BUMP] *= real[DECAY]
-    number[LEARNED] += 1
-    number[SINCE] += 1
-    real[RECENT] += real[RECENTLY] * (glue - real[RECENT])
+    number.bump *= number.decay
+    number.learned += 1
+    number.since += 1
+    number.recent += number.recently * (glue - number.recent)
     # In the beginning the average of all is that of those so far.
-    real[ALWAYS] += max(real[EVER], 1.0 / number[LEARNED]) * (glue - real[ALWAYS])
+    number.always += max(number.ever, 1.0 / number.learned) * (glue - number.always)
 
 
 @numba.njit(cache=True, nogil=True, _nrt=True)
@@ -195,10 +168,10 @@ def reduce_clauses(state):
     All decisions have been taken back, so that no clause is a reason that is needed.
     """
     number, literals = state.number, state.literals
-    first, count = number[FIRST], number[CLAUSES]
+    first, count = number.first, number.clauses
     glues = np.sort(state.clause_glue[first:count])
-    cut = max(GOOD, glues[int(glues.size * state.real[KEPT])]) if glues.size else GOOD
-    middle = first + int((count - first) * (state.real[KEPT]))
+    cut = max(GOOD, glues[int(glues.size * state.number.kept)]) if glues.size else GOOD
+    middle = first + int((count - first) * (state.number.kept))
     new, end = 0, 0
     for clause in range(count):
         glue, begin = state.clause_glue[clause], state.clause_start[clause]
@@ -212,7 +185,7 @@ def reduce_clauses(state):
                 break
         if satisfied:
             if clause < first:
-                number[FIRST] -= 1
+                number.first -= 1
             continue
         # The first two of its literals that may hold are watched.
         watched = 0
@@ -227,7 +200,7 @@ def reduce_clauses(state):
         state.clause_glue[new], state.clause_place[new] = glue, 0
         end += size
         new += 1
-    number[CLAUSES], number[LITERALS] = new, end
+    number.clauses, number.literals = new, end
     state.first_watch[:] = NONE
     for clause in range(new):
         watch_clause(state, clause)
@@ -239,22 +212,22 @@ def search(state, conflicts):
 
     In large networks it returns earlier, after about `VISITS` visits of rows.
     """
-    number, real = state.number, state.real
+    number = state.number
     variables = state.level.size
     most_clauses, most_literals = (state.clause_start.size - 1, state.literals.size - variables - 1)
     most_logged = state.log.size - variables - 2
-    last = number[CONFLICTS] + conflicts
+    last = number.conflicts + conflicts
     assigned, most_assigned = 0, VISITS * variables // (state.use_row.size + 1)
     while True:
-        before = number[TRAIL]
+        before = number.trail
         conflict = propagate(state)
-        assigned += number[TRAIL] - before
-        full = number[CLAUSES] >= most_clauses or number[LITERALS] >= most_literals
+        assigned += number.trail - before
+        full = number.clauses >= most_clauses or number.literals >= most_literals
         if conflict != NONE:
-            number[CONFLICTS] += 1
-            if number[LEVEL] == 0:
+            number.conflicts += 1
+            if number.level == 0:
                 return REFUTED
-            if full or number[LOGGED] > most_logged > 0:
+            if full or number.logged > most_logged > 0:
                 # The conflict comes again after clauses have been forgotten or the log is empty.
                 go_back(state, np.int64(0))
                 if not full:
@@ -263,27 +236,27 @@ def search(state, conflicts):
             size, glue = analyse(state, conflict)
             learn(state, size, glue)
             continue
-        if full or (real[RECENT] > real[WORSE] * real[ALWAYS] and number[SINCE] > real[FEWEST]):
+        if full or (number.recent > number.worse * number.always and number.since > number.fewest):
             go_back(state, np.int64(0))
-            number[SINCE] = 0
-            often = real[REDUCE] + real[REDUCE_MORE] * number[REDUCTIONS]
-            if full or number[LEARNED] - number[REDUCED] > often:
-                number[REDUCED] = number[LEARNED]
-                number[REDUCTIONS] += 1
+            number.since = 0
+            often = number.reduce + number.reduce_more * number.reductions
+            if full or number.learned - number.reduced > often:
+                number.reduced = number.learned
+                number.reductions += 1
                 reduce_clauses(state)
-            if number[CLAUSES] > most_clauses // 2 or number[LITERALS] > most_literals // 2:
+            if number.clauses > most_clauses // 2 or number.literals > most_literals // 2:
                 return FULL
             continue
-        if number[CONFLICTS] >= last or assigned > most_assigned:
+        if number.conflicts >= last or assigned > most_assigned:
             return OPEN
         variable = NONE
-        while number[HEAP] > 0:
+        while number.heap > 0:
             top = most_active(state)
             if state.value[2 * top] == 0:
                 variable = top
                 break
         if variable == NONE:
             return SATISFIED
-        number[LEVEL] += 1
-        state.limit[number[LEVEL]] = number[TRAIL]
+        number.level += 1
+        state.limit[number.level] = number.trail
         assign(state, np.int32(2 * variable + state.phase[variable]), np.int64(NONE))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from bnncert.engine.search.learning.solver_state import MARKED, NONE, STAMP
+from bnncert.engine.search.learning.solver_state import NONE
 
 #: Marks of variables: in the clause that is being learned, implied by it, or not implied by it.
 IN_CLAUSE, IMPLIED, NOT_IMPLIED = 1, 2, 3
@@ -98,8 +98,8 @@ def mark(number, seen, marked, variable, kind):
     """Mark a variable that is not in the clause."""
     if seen[variable] == 0:
         seen[variable] = kind
-        marked[number[MARKED]] = variable
-        number[MARKED] += 1
+        marked[number.marked] = variable
+        number.marked += 1
 
 
 @numba.njit(cache=True, nogil=True, _nrt=False)
@@ -112,7 +112,7 @@ def minimise(state, size):
     """
     number, level, seen, reasons = state.number, state.level, state.seen, state.reasons
     reason, learned, marked, chain = state.reason, state.learned, state.marked, state.chain
-    kept, now, longest = 1, number[STAMP], reasons.size - state.chosen.size - seen.size
+    kept, now, longest = 1, number.stamp, reasons.size - state.chosen.size - seen.size
     for place_in_clause in range(1, size):
         literal = own = learned[place_in_clause]
         steps, begin = 0, 0

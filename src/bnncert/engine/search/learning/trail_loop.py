@@ -12,7 +12,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from bnncert.engine.search.learning.solver_state import HEAD, HEAP, LEVEL, NONE, QUEUE, TRAIL
+from bnncert.engine.search.learning.solver_state import NONE
 
 
 # Without `nrt` numba counts no references to the arrays that a function takes out of the state,
@@ -23,9 +23,9 @@ def assign(state, literal, why):
     """Make a literal hold at the level of the search."""
     variable, number = literal >> 1, state.number
     state.value[literal], state.value[literal ^ 1] = 1, -1
-    state.level[variable], state.place[variable] = number[LEVEL], number[TRAIL]
-    state.reason[variable], state.trail[number[TRAIL]] = why, literal
-    number[TRAIL] += 1
+    state.level[variable], state.place[variable] = number.level, number.trail
+    state.reason[variable], state.trail[number.trail] = why, literal
+    number.trail += 1
 
 
 @numba.njit(cache=True, nogil=True, _nrt=False)
@@ -35,16 +35,16 @@ def propagate(state):
     watch, first_watch, literals = state.watch, state.first_watch, state.literals
     found = np.int64(NONE)
     while found == NONE:
-        if number[HEAD] < number[TRAIL]:
-            false = state.trail[number[HEAD]] ^ 1
-            number[HEAD] += 1
+        if number.head < number.trail:
+            false = state.trail[number.head] ^ 1
+            number.head += 1
             for use in range(state.use_start[false], state.use_start[false + 1]):
                 row = state.use_row[use]
                 gap[row] -= state.use_size[use]
                 if gap[row] < 0 and state.queued[row] == 0:
                     state.queued[row] = 1
-                    queue[number[QUEUE]] = row
-                    number[QUEUE] += 1
+                    queue[number.queue] = row
+                    number.queue += 1
             before, node = NONE, first_watch[false]
             while node >= 0 and found == NONE:
                 after, other = watch[node, 1], watch[node ^ 1, 0]
@@ -74,9 +74,9 @@ def propagate(state):
                     assign(state, other, 2 * clause)
                     before = node
                 node = after
-        elif number[QUEUE] > 0:
-            number[QUEUE] -= 1
-            row = np.int64(queue[number[QUEUE]])
+        elif number.queue > 0:
+            number.queue -= 1
+            row = np.int64(queue[number.queue])
             state.queued[row] = 0
             left, top = gap[row] + state.largest[row], state.row_head[row]
             holds = NONE if top == NONE else value[top]
@@ -99,27 +99,27 @@ def propagate(state):
 def go_back(state, depth):
     """Take back all decisions after the first `depth`."""
     number, value = state.number, state.value
-    if depth >= number[LEVEL]:
+    if depth >= number.level:
         return
-    while number[QUEUE] > 0:
-        number[QUEUE] -= 1
-        state.queued[state.queue[number[QUEUE]]] = 0
+    while number.queue > 0:
+        number.queue -= 1
+        state.queued[state.queue[number.queue]] = 0
     begin = state.limit[depth + 1]
-    for k in range(number[TRAIL] - 1, begin - 1, -1):
+    for k in range(number.trail - 1, begin - 1, -1):
         literal = state.trail[k]
         variable, false = literal >> 1, literal ^ 1
         value[literal], value[false] = 0, 0
         state.phase[variable] = literal & 1
-        if k < number[HEAD]:
+        if k < number.head:
             for use in range(state.use_start[false], state.use_start[false + 1]):
                 state.gap[state.use_row[use]] += state.use_size[use]
         if state.where[variable] < 0:
             # Back to the heap of variables.
-            state.heap[number[HEAP]] = variable
-            number[HEAP] += 1
-            rise(state, number[HEAP] - 1)
-    number[TRAIL], number[HEAD] = begin, min(number[HEAD], begin)
-    number[LEVEL] = depth
+            state.heap[number.heap] = variable
+            number.heap += 1
+            rise(state, number.heap - 1)
+    number.trail, number.head = begin, min(number.head, begin)
+    number.level = depth
 
 
 @numba.njit(cache=True, nogil=True, _nrt=False)
@@ -144,8 +144,8 @@ def most_active(state):
     heap, where, activity, number = state.heap, state.where, state.activity, state.number
     top = heap[0]
     where[top] = NONE
-    number[HEAP] -= 1
-    size = number[HEAP]
+    number.heap -= 1
+    size = number.heap
     if size == 0:
         return top
     variable, place = heap[size], 0
