@@ -48,7 +48,7 @@ CLAUSE_ROOM, LITERAL_ROOM = 2**14, 2**19
 CONFLICTS_AT_ONCE = 64
 
 #: Conflicts before the first round of an attack, and by how much they grow until the next one.
-ATTACK_AT, ATTACK_AGAIN = 500, 8
+ATTACK_AT, ATTACK_AGAIN = 4000, 8
 
 #: The compiled loops of this process.
 LOOPS = Compilation()
