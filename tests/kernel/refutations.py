@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 import bnncert
-from bnncert.kernel.container import Section
+from bnncert.kernel.container import RejectedError, Section
 from bnncert.kernel.geometry import Geometry
-from bnncert.kernel.refutation import Facts, PlainPropagator, facts
+from bnncert.kernel.refutation import Facts, _clauses, facts, follow
+from bnncert.kernel.refutation_loop import REFUTED, TRAIL
 from bnncert.kernel.section_reading import Clauses, joined, read_clauses
 from bnncert.kernel.skeleton import Skeleton
 from bnncert.kernel.sparse import SparseRows
@@ -74,42 +75,65 @@ def refuted(path: Path) -> tuple[TinyNetwork, list[Section]]:
 def random_facts(rng: np.random.Generator) -> Facts:
     """Return random inequalities, pairs and clauses, of which about half have no solution."""
     count = int(rng.integers(5, 10))
-    rows: list[list[tuple[int, int]]] = []
-    degree = []
+    parts = []
     for _ in range(int(rng.integers(4, 14))):
         own = rng.choice(count, int(rng.integers(2, count + 1)), replace=False)
-        weights = sorted(rng.integers(1, int(rng.choice([2, 6, 40])), own.size).tolist())[::-1]
-        rows.append(
-            [(2 * int(v) + int(rng.integers(2)), w) for v, w in zip(own, weights, strict=True)]
-        )
-        degree.append(int(rng.integers(1, max(2, int(0.7 * sum(weights))))))
+        weights = rng.integers(1, int(rng.choice([2, 6, 40])), own.size)
+        degree = int(rng.integers(1, max(2, int(0.7 * weights.sum()))))
+        least = np.array([2 * degree - int(weights.sum())])
+        start = np.array([0, own.size])
+        rows = SparseRows(start, own, weights * rng.choice([-1, 1], own.size), count)
+        parts.append((rows, least, np.array([-1])))
     excluded = np.argwhere(np.triu(rng.random((2 * count, 2 * count)) < 0.03, 1))
     clauses = (excluded ^ 1).tolist() + [
         (2 * rng.choice(count, 3, replace=False) + rng.integers(0, 2, 3)).tolist()
         for _ in range(int(rng.integers(8)))
     ]
-    flat = [entry for row in rows for entry in row]
-    start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    columns, values = np.array(flat).T
-    width = 2 * count
-    return Facts(
-        count,
-        SparseRows(start, columns, values, width),
-        np.array(degree),
-        SparseRows(*starts(clauses), starts(clauses)[1], width),
-    )
+    return Facts.of(count, [*parts, _clauses(*starts(clauses))])
 
 
-def conflicting(known: Facts, assumed: Clause) -> tuple[bool, Clause]:
-    """Whether propagation of literals ends with a conflict, and the literals that are open."""
-    plain = PlainPropagator(known)
-    fine = not plain.refuted
-    for literal in assumed:
-        fine = fine and plain.value[literal] >= 0
-        if fine and plain.value[literal] == 0:
-            plain._set(literal)
-    fine = fine and plain._propagate()
-    return not fine, [k for k, value in enumerate(plain.value) if value == 0]
+def inequalities(known: Facts) -> list[tuple[Clause, Clause, int]]:
+    """Return literals, weights and the degree of each."""
+    columns, values = known.rows.columns.tolist(), known.rows.values.tolist()
+    parts = zip(pairwise(known.rows.start.tolist()), known.degree.tolist(), strict=True)
+    return [(columns[a:b], values[a:b], degree) for (a, b), degree in parts]
+
+
+def implied(known: Facts, clauses: list[Clause], assumed: Clause) -> set[int] | None:
+    """Return the literals that propagation sets, from its definition; None: a conflict."""
+    true = set(assumed)
+    lines = inequalities(known) + [(sorted({*c}), [1] * len({*c}), 1) for c in clauses]
+    while True:
+        before = len(true)
+        for literals, weights, degree in lines:
+            entries = list(zip(literals, weights, strict=True))
+            slack = sum(w for k, w in entries if k ^ 1 not in true) - degree
+            true |= {k for k, w in entries if w > slack and k ^ 1 not in true}
+            if slack < 0 or any(k ^ 1 in true for k in true):
+                return None
+        if len(true) == before:
+            return true
+
+
+def outcome(known: Facts, proof: list[Clause], *, compiled: bool) -> set[int] | str:
+    """Return what is known after all clauses; or "refuted", or "rejected"."""
+    try:
+        state = follow(known, *starts(proof), compiled=compiled)
+    except RejectedError:
+        return "rejected"
+    return "refuted" if state.counters[REFUTED] else set(state.trail[: state.counters[TRAIL]])
+
+
+def defined(known: Facts, proof: list[Clause]) -> set[int] | str:
+    """Return the same from the definition of propagation."""
+    for number, clause in enumerate(proof):
+        earlier = proof[:number]
+        if implied(known, earlier, []) is None:
+            return "refuted"
+        if implied(known, earlier, [k ^ 1 for k in clause]) is not None:
+            return "rejected"
+    found = implied(known, proof, [])
+    return "refuted" if found is None else found
 
 
 def split(rng: np.random.Generator, known: Facts) -> list[Clause] | None:
@@ -117,8 +141,9 @@ def split(rng: np.random.Generator, known: Facts) -> list[Clause] | None:
     proof: list[Clause] = []
 
     def close(path: Clause) -> bool:
-        conflict, open_ = conflicting(known, path)
-        if not conflict:
+        found = implied(known, [], path)
+        if found is not None:
+            open_ = [k for k in range(2 * known.variables) if not {k, k ^ 1} & found]
             if not open_:
                 return False
             literal = int(rng.choice(open_))
@@ -189,9 +214,6 @@ def models(known: Facts) -> list[list[bool]]:
     table = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
     truth = np.stack([table, 1 - table], axis=2).reshape(-1, 2 * count)
     good = np.ones(truth.shape[0], dtype=bool)
-    for (a, b), degree in zip(pairwise(known.rows.start), known.degree.tolist(), strict=True):
-        columns, weights = known.rows.columns[a:b], known.rows.values[a:b]
-        good &= truth[:, columns] @ weights >= degree
-    for a, b in pairwise(known.clauses.start):
-        good &= truth[:, known.clauses.columns[a:b]].any(axis=1)
+    for literals, weights, degree in inequalities(known):
+        good &= truth[:, literals] @ np.array(weights, dtype=np.int64) >= degree
     return list(table[good].astype(bool).tolist())

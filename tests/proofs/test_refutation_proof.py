@@ -13,7 +13,7 @@ from bnncert.deadline import Deadline
 from bnncert.engine.presolve.pipeline import presolve
 from bnncert.engine.search.trace import ClauseTrace, SearchRecord
 from bnncert.kernel import check
-from bnncert.kernel.refutation import PlainPropagator, facts
+from bnncert.kernel.refutation import facts
 from bnncert.kernel.section_reading import joined
 from bnncert.proofs import writing
 from bnncert.proofs.refutation_proof import trimmed
@@ -22,7 +22,15 @@ from bnncert.questions.prover import solve
 from tests.kernel.claims import Judge, unpack
 from tests.kernel.pattern_trees import random_deep_question
 from tests.kernel.random_claims import Question
-from tests.kernel.refutations import Clause, by_hand, random_facts, skeleton_of, split, starts
+from tests.kernel.refutations import (
+    Clause,
+    by_hand,
+    outcome,
+    random_facts,
+    skeleton_of,
+    split,
+    starts,
+)
 from tests.random_questions import KINDS
 
 
@@ -42,7 +50,7 @@ def _redundant(rng: np.random.Generator, proof: list[Clause], literals: int) -> 
 def test_trimmed_clauses_follow_from_each_other() -> None:
     rng = np.random.default_rng(3)
     lengths: Counter[str] = Counter()
-    for _ in range(30):
+    for _ in range(80):
         known = random_facts(rng)
         proof = split(rng, known)
         if proof is None:
@@ -55,9 +63,7 @@ def test_trimmed_clauses_follow_from_each_other() -> None:
         chosen = trimmed(known, start, literals, Deadline(None))
         assert chosen is not None
         kept = [long[k] for k in chosen.tolist()]
-        plain = PlainPropagator(known)
-        plain.follow(*starts([*kept, []]))
-        assert plain.refuted and len(kept) < len(long)
+        assert outcome(known, [*kept, []], compiled=False) == "refuted" and len(kept) < len(long)
         lengths["proof"] += len(proof)
         lengths["kept"] += len(kept)
         # Without some needed clause of a proof the rest may not follow, and is not written.
@@ -65,13 +71,12 @@ def test_trimmed_clauses_follow_from_each_other() -> None:
             rest = [clause for clause in long[:-1] if rng.random() < 0.6]
             found = trimmed(known, *starts(rest), Deadline(None))
             if found is not None:
-                plain = PlainPropagator(known)
-                plain.follow(*starts([*(rest[j] for j in found.tolist()), []]))
-                assert plain.refuted
+                again = [*(rest[j] for j in found.tolist()), []]
+                assert outcome(known, again, compiled=False) == "refuted"
             else:
                 lengths["needed"] += 1
     assert lengths["kept"] < 0.7 * lengths["proof"]
-    assert lengths["needed"] > 10 and lengths["open"] > 10
+    assert lengths["needed"] > 20 and lengths["open"] > 20
 
 
 def _trace(rng: np.random.Generator, question: Question, chosen: list[int]) -> ClauseTrace | None:
@@ -111,7 +116,7 @@ def _trace(rng: np.random.Generator, question: Question, chosen: list[int]) -> C
 def test_a_trace_becomes_an_accepted_certificate(kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(20 + KINDS.index(kind))
     written, shared, path = 0, 0, tmp_path / "one.cert"
-    for _ in range(40):
+    for _ in range(60):
         question = random_deep_question(rng, kind)
         problem, network = question.problem, question.network
         count = len(problem.targets)
@@ -135,7 +140,7 @@ def test_a_trace_becomes_an_accepted_certificate(kind: str, tmp_path: Path) -> N
             assert len(heads) == 1 and {*chosen} <= {*heads[0].fields["targets"]}
             written += 1
             shared += len(heads[0].fields["targets"]) > len(chosen)
-    assert written > 5 and shared
+    assert written > 8 and shared
 
 
 def test_large_refutations_have_several_sections(
@@ -185,7 +190,7 @@ def test_a_search_that_learns_gets_certificates(kind: str, tmp_path: Path) -> No
     """Real inputs, budgets, ties, any sign(0), several functions of a target."""
     rng = np.random.default_rng(40 + KINDS.index(kind))
     outcomes: Counter[str] = Counter()
-    for number in range(30):
+    for number in range(40):
         question = random_deep_question(rng, kind)
         problem, network = question.problem, question.network
         if question.arithmetic != "real":
@@ -199,5 +204,5 @@ def test_a_search_that_learns_gets_certificates(kind: str, tmp_path: Path) -> No
             assert Judge(question.tiny).objection(check(path, network), sections[0]) is None
             outcomes["refutation"] += "refutation" in [s.name for s in sections]
     # Intervals alone decide many of these.
-    assert outcomes["robust"] > 3 and outcomes["refutation"]
+    assert outcomes["robust"] > 5 and outcomes["refutation"]
     assert outcomes.keys() <= {"robust", "not_robust", "refutation"}

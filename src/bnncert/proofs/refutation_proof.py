@@ -16,7 +16,8 @@ from bnncert.arrays import IntArray
 from bnncert.deadline import Deadline
 from bnncert.engine.search.trace import ClauseTrace
 from bnncert.kernel.container import RejectedError
-from bnncert.kernel.refutation import MOST_LITERALS, Facts, facts, propagator
+from bnncert.kernel.refutation import MOST_LITERALS, Facts, facts, follow
+from bnncert.kernel.refutation_loop import REFUTED
 from bnncert.kernel.skeleton import Skeleton
 from bnncert.kernel.statement import ScoreFunction
 from bnncert.proofs.proof_builder import ProofBuilder
@@ -47,10 +48,11 @@ def prove_refutation(
     only targets that follow without any clause.  `names` has the numbers of all targets.
     """
     own = {names[name] for name in trace.targets}
+    start, literals = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
     try:
         known = facts(builder.skeleton, builder.geometry, builder.known, list(targets.values()))
-        found = propagator(known, 0)
-        if not found.refuted:
+        found = follow(known, start, literals)
+        if not found.counters[REFUTED]:
             reached = found.value[2 * (known.variables - len(targets)) :: 2]
             closed = {n for n, value in zip(targets, reached, strict=True) if value < 0}
             kept = {n: target for n, target in targets.items() if n in own or n in closed}
@@ -58,8 +60,7 @@ def prove_refutation(
                 return prove_refutation(builder, kept, trace, names, deadline) if kept else None
     except RejectedError:
         return None
-    start, literals = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    if not found.refuted:
+    if not found.counters[REFUTED]:
         literal = _literals(builder.skeleton, known, trace, targets, names)
         start, literals = _translated(trace, literal)
         needed = trimmed(known, start, literals, deadline)
@@ -145,20 +146,17 @@ def trimmed(
     # Imported on use: numba takes a third of a second to import.
     from bnncert.proofs import trimming_loop as loop
 
-    given, wide = known.clauses, 2 * known.variables
-    every = np.concatenate([given.columns, literals]).astype(np.int32)
-    begins = np.concatenate([given.start[:-1], given.start[-1] + start])
+    wide, count = 2 * known.variables, start.size - 1
     counters = np.zeros(loop.COUNTERS, dtype=np.int64)
-    counters[loop.GIVEN] = given.count
-    count, numbers = begins.size - 1, np.zeros((3, known.variables), dtype=np.int64)
+    numbers = np.zeros((3, known.variables), dtype=np.int64)
     state = (
         *(np.zeros(wide, dtype=np.int8), *numbers.astype(np.int32)[:2], numbers[2]),
         *(known.slack, known.slack, np.full((2, wide), -1, dtype=np.int32)),
     )
     following, before = np.zeros(2 * count, dtype=np.int32), np.zeros(count, dtype=np.int32)
     marks, cone = np.zeros(count, dtype=np.int8), np.zeros((2, known.variables), dtype=np.int8)
-    tables, clauses = known.tables(), (every, begins, following, before, marks)
-    answer = loop.PAUSE
+    clauses = literals.astype(np.int32), start, following, before, marks
+    tables, answer = known.tables(), loop.PAUSE
     while answer == loop.PAUSE and not deadline.passed():
         answer = loop.trim(tables, state, counters, clauses, cone)
-    return np.flatnonzero(marks[given.count :]) if answer == loop.FINE else None
+    return np.flatnonzero(marks) if answer == loop.FINE else None

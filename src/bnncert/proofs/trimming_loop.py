@@ -22,9 +22,9 @@ import numba
 NONE = -1
 
 #: Places of the counters: the literals of the trail, those that are propagated, those that are
-#: propagated in clauses without a mark, the active clauses, those of the region, the stage, and the
-#: steps that are left before the clock should be read.
-TRAIL, DONE, LATE, ACTIVE, GIVEN, STAGE, LEFT, COUNTERS = range(8)
+#: propagated in clauses without a mark, the active clauses, the stage, and the steps that are left
+#: before the clock should be read.
+TRAIL, DONE, LATE, ACTIVE, STAGE, LEFT, COUNTERS = range(7)
 
 #: Stages: clauses are added, clauses are taken away.
 BEGIN, FORWARDS, BACKWARDS = range(3)
@@ -36,7 +36,7 @@ OPEN, FINE, PAUSE = range(3)
 STEPS = 2**23
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _set(state, counters, true, reason):
     value, trail, place, reasons = state[:4]
     value[true], value[true ^ 1] = 1, -1
@@ -45,7 +45,7 @@ def _set(state, counters, true, reason):
     counters[TRAIL] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _look(tables, state, counters, row):
     """Set the literals of an inequality that have to be true; False: it cannot hold."""
     (start, literals, weights), value, slack = tables[:3], state[0], state[4][row]
@@ -57,7 +57,7 @@ def _look(tables, state, counters, row):
     return slack >= 0
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _visit(state, counters, clauses, false, mark):
     """Look at the clauses that a false literal watches; return one that fails, or NONE."""
     value, first = state[0], state[6]
@@ -93,10 +93,10 @@ def _visit(state, counters, clauses, false, mark):
     return NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _propagate(tables, state, counters, clauses):
     """Return the reason of a conflict, or NONE."""
-    heaviest, occurs, rows, costs = tables[3:]
+    start, _, weights, occurs, rows, costs = tables
     trail, slack = state[1], state[4]
     while counters[LATE] < counters[TRAIL]:
         if counters[DONE] == counters[TRAIL]:
@@ -112,8 +112,9 @@ def _propagate(tables, state, counters, clauses):
         for k in range(begin, end):
             row = rows[k]
             slack[row] -= costs[k]
+            # The heaviest literal comes first.
             if (
-                slack[row] < heaviest[row]
+                slack[row] < weights[start[row]]
                 and failed < 0
                 and not _look(tables, state, counters, row)
             ):
@@ -126,10 +127,10 @@ def _propagate(tables, state, counters, clauses):
     return NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _undo(tables, state, counters, cone, size):
     """Forget the literals after the first `size`."""
-    occurs, rows, costs = tables[4:]
+    occurs, rows, costs = tables[3:]
     value, trail, slack = state[0], state[1], state[4]
     for place in range(size, counters[TRAIL]):
         false = trail[place] ^ 1
@@ -142,7 +143,7 @@ def _undo(tables, state, counters, cone, size):
         counters[k] = min(counters[k], size)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _need_row(tables, state, cone, row, true, limit, root):
     """Mark literals of an inequality, false before place `limit`, that make it set a literal.
 
@@ -168,7 +169,7 @@ def _need_row(tables, state, cone, row, true, limit, root):
                     cone[0, variable] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _need(tables, state, clauses, cone, reason, true, limit, root):
     """Mark what a literal (or a conflict, NONE) at place `limit` follows from by its reason."""
     (literals, start, _, _, marks), number = clauses, reason >> 1
@@ -181,7 +182,7 @@ def _need(tables, state, clauses, cone, reason, true, limit, root):
             cone[0, literals[k] >> 1] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _explain(tables, state, counters, clauses, cone, conflict, root):
     """Mark all clauses that a conflict depends on."""
     trail, reasons = state[1], state[3]
@@ -200,7 +201,7 @@ def _explain(tables, state, counters, clauses, cone, conflict, root):
     counters[LEFT] -= counters[TRAIL]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _add(state, counters, clauses):
     """Make the next clause active; return the reason of a conflict, or NONE."""
     value, first = state[0], state[6]
@@ -227,7 +228,7 @@ def _add(state, counters, clauses):
     return NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def _check(tables, state, counters, clauses, cone, clause):
     """Whether a clause follows from the active ones; mark those that it depends on."""
     (literals, start), value, root = clauses[:2], state[0], counters[TRAIL]
@@ -246,7 +247,7 @@ def _check(tables, state, counters, clauses, cone, clause):
     return conflict != NONE
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def trim(tables, state, counters, clauses, cone):
     """Mark what a contradiction needs, until all is done or the clock should be read."""
     start, before, marks = clauses[1], clauses[3], clauses[4]
@@ -268,7 +269,7 @@ def trim(tables, state, counters, clauses, cone):
             counters[STAGE] = BACKWARDS
         if counters[LEFT] < 0:
             return PAUSE
-    while counters[ACTIVE] > counters[GIVEN]:
+    while counters[ACTIVE] > 0:
         counters[ACTIVE] -= 1
         clause = counters[ACTIVE]
         _undo(tables, state, counters, cone, before[clause])

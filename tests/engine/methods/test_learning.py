@@ -12,6 +12,8 @@ import pytest
 import bnncert
 from bnncert import Options
 from bnncert.deadline import Deadline
+from bnncert.engine.methods import learning
+from bnncert.engine.methods.attack import Attack
 from bnncert.engine.methods.base import Context
 from bnncert.engine.methods.engine import LearnedClauses
 from bnncert.engine.methods.learning import TOO_LARGE, LearningEngine, is_ready
@@ -40,24 +42,30 @@ def question(seed: int, radius: float, sizes: tuple[int, ...] = (6, 14, 12, 10, 
     return robustness(network, region, label)
 
 
-def engine_of(problem: Any, *, tracing: bool = False) -> LearningEngine:
+def engine_of(problem: Any, *, tracing: bool = False, attack: bool = False) -> LearningEngine:
     context = Context(
         Options(), Deadline(None), Replayer(problem), record=SearchRecord() if tracing else None
     )
     network, region = problem.network, problem.region
     made = plain_presolve(network, region, stability(network, region))
-    return LearningEngine(made, problem, problem.targets, context)
+    beside = Attack(problem, context, bounds=made.bounds) if attack else None
+    return LearningEngine(made, problem, problem.targets, context, beside)
 
 
-def test_answers_are_those_of_propagation() -> None:
-    statuses = []
+@pytest.mark.parametrize("attack", [False, True])
+def test_answers_are_those_of_propagation(attack: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ATTACK_AT", "CONFLICTS_AT_ONCE"):
+        monkeypatch.setattr(learning, name, 1)
+    statuses, attacks = [], 0
     for seed in range(16):
         problem = question(seed, 0.03, WIDE)
-        engine = engine_of(problem).run(Deadline(None))
+        engine = engine_of(problem, attack=attack).run(Deadline(None))
+        attacks += engine.attack is not None and engine.attack.steps > 0
         expected = solve([problem], "propagation", 60, Options(), None).status
         statuses.append(expected)
         assert {"proved": "robust", "violated": "not_robust"}[engine.status] == expected
     assert min(statuses.count("robust"), statuses.count("not_robust")) > 3
+    assert (attacks > 3) == attack
 
 
 def test_a_search_in_slices_has_the_same_conflicts() -> None:

@@ -277,6 +277,11 @@ class Attack:
         """The points with the lowest values so far, in floating point, one row for each target."""
         return np.array(self._places)
 
+    @property
+    def closest_point(self) -> FloatArray:
+        """The point with the lowest value of any target so far, in floating point."""
+        return np.array(self._places[int(np.argmin(self._best))])
+
     def outcome(self, deadline: Deadline) -> tuple[FloatArray, list[Counterexample | None]]:
         """Return the lowest exact value of each target, and a counterexample or None."""
         context = replace(self._context, deadline=deadline)

@@ -310,6 +310,12 @@ class JointMethod(Method):
     promises = ("bound", "exact", "counterexample")
     search: ClassVar[type[JointSearch]]
 
+    def begin(
+        self, presolved: Presolved, problem: Problem, targets: tuple[Target, ...], context: Context
+    ) -> JointSearch:
+        """Begin the search."""
+        return self.search(presolved, problem, targets, context)
+
     @abstractmethod
     def presolve(self, problem: Problem, context: Context) -> Presolved:
         """Presolve the network as far as the search needs it."""
@@ -340,7 +346,7 @@ class JointMethod(Method):
             note, search = self.refusal(presolved), None
             if not note:
                 context.report(self.name, len(problem.targets) - len(open_), len(problem.targets))
-                search = self.search(presolved, problem, open_, context)
+                search = self.begin(presolved, problem, open_, context)
                 search.run(context.deadline)
                 search.leave_trace()
             for target, lower in zip(open_, lowers, strict=True):

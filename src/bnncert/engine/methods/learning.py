@@ -9,6 +9,7 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.engine.methods.attack import Attack
 from bnncert.engine.methods.base import Context, JointWork, register
 from bnncert.engine.methods.engine import STEP, JointEngine, JointMethod, LearnedClauses
 from bnncert.engine.presolve.literals import literal, negation, renumbered, sign_of, variable_of
@@ -17,13 +18,10 @@ from bnncert.engine.reachability.ball_signs import exact_feasibility
 from bnncert.engine.reachability.fast_signs import fast_feasibility
 from bnncert.engine.reachability.feasibility import SignPattern
 from bnncert.engine.search.learning.encoding import MOST_SUM, Encoding, encode
-from bnncert.engine.search.learning.proof_log import BUFFER, ProofLog
 from bnncert.engine.search.learning.solver_state import (
-    CLAUSES,
-    CONFLICTS,
-    FIRST,
-    LITERALS,
+    BUFFER,
     PER_ENTRY,
+    ProofLog,
     SolverState,
     make_state,
     with_more_room,
@@ -47,6 +45,9 @@ CLAUSE_ROOM, LITERAL_ROOM = 2**14, 2**19
 #: Conflicts between two looks at the clock, at most.
 CONFLICTS_AT_ONCE = 64
 
+#: Conflicts before the first round of an attack, and by how much they grow until the next one.
+ATTACK_AT, ATTACK_AGAIN = 4000, 8
+
 #: The compiled loops of this process.
 LOOPS = Compilation()
 
@@ -68,12 +69,15 @@ class LearningEngine(JointWork):
     Raises OutOfTimeError if the deadline passes before the search can begin.
     """
 
+    #: What finds counterexamples beside the search, if nothing else does.
+    attack: Attack | None = None
+
     def __post_init__(self) -> None:
         self.suitable = is_suitable(self.presolved, self.context.options.memory)
         self.status: LearningStatus = "interrupted"
         self.found: Counterexample | None = None
         self.note = "" if self.suitable else TOO_LARGE
-        self._dropped: set[str] = set()
+        self._dropped, self._attack_at = set[str](), ATTACK_AT
         #: Clauses of the region, their literals, and those that other searches do not have yet.
         self._region: list[LearnedClause] = []
         self._known: set[bytes] = set()
@@ -89,16 +93,7 @@ class LearningEngine(JointWork):
     def _start(self) -> SolverState:
         """Return the state of the solver without clauses."""
         encoding = self.encoding
-        phase = np.zeros(encoding.variables, dtype=np.int64)
-        layers = self.problem.network.layers
-        # Only the first guess of each sign: rounding errors do not matter, and rationals take long.
-        sums = layers[0].operator().forward(self.problem.region.center[None, :])[0]
-        signs = np.where(sums + layers[0].enclosure[0] < 0, -1, 1)
-        for number, layer in enumerate(layers):
-            if number:
-                signs = layer.exact_signs(np.where(signs < 0, -1, 1).astype(np.int8))
-            own = np.flatnonzero(encoding.layer == number)
-            phase[own] = signs[encoding.neuron[own]] < 0
+        phase = self._signs_at(self.problem.region.center)
         noise = self.context.generator().random(encoding.variables)
         return make_state(
             encoding.variables, encoding.rows, phase, 1e-3 * noise,
@@ -106,10 +101,23 @@ class LearningEngine(JointWork):
             log=BUFFER if self.context.tracing else 0,
         )  # fmt: skip
 
+    def _signs_at(self, point: FloatArray) -> IntArray:
+        """Return the sign bits of all variables at a point, except for rounding errors."""
+        encoding, layers = self.encoding, self.problem.network.layers
+        bits = np.zeros(encoding.variables, dtype=np.int64)
+        sums = layers[0].operator().forward(point[None, :])[0]
+        signs = np.where(sums + layers[0].enclosure[0] < 0, -1, 1)
+        for number, layer in enumerate(layers):
+            if number:
+                signs = layer.exact_signs(np.where(signs < 0, -1, 1).astype(np.int8))
+            own = np.flatnonzero(encoding.layer == number)
+            bits[own] = signs[encoding.neuron[own]] < 0
+        return bits
+
     @property
     def conflicts(self) -> int:
         """The number of conflicts so far."""
-        return int(self.state.number[CONFLICTS]) if self.suitable else 0
+        return int(self.state.number.conflicts) if self.suitable else 0
 
     def run(self, deadline: Deadline) -> LearningEngine:
         """Search until the deadline; the outcome is `status`."""
@@ -130,6 +138,10 @@ class LearningEngine(JointWork):
         most = 1e9 * self.context.options.memory
         total = len(self.problem.targets)
         while not deadline.passed():
+            if self.attack is not None and self.conflicts >= self._attack_at:
+                if self._attacked(self.attack, deadline):
+                    return
+                continue
             answer = search(self.state, CONFLICTS_AT_ONCE)
             if self.context.tracing:
                 self._log.take(self.state, most / 2)
@@ -150,6 +162,19 @@ class LearningEngine(JointWork):
                 total,
             )
 
+    def _attacked(self, attack: Attack, deadline: Deadline) -> bool:
+        """Attack for a round; if it fails, decisions begin with the signs at its best point."""
+        from bnncert.engine.search.learning.trail_loop import go_back
+
+        self._attack_at *= ATTACK_AGAIN
+        attack.run(deadline, 1)
+        self.found = next((found for found in attack.found if found is not None), None)
+        if self.found is not None:
+            self.status = "violated"
+        go_back(self.state, 0)
+        self.state.phase[:] = self._signs_at(attack.closest_point)
+        return self.found is not None
+
     def _begin(self) -> bool:
         """State the clauses that hold from the start; False if they are refuted."""
         self._begun = True
@@ -162,7 +187,7 @@ class LearningEngine(JointWork):
         for literals, clause in self.encoding.excluded:
             if not self._exclude(literals, clause):
                 return False
-        self.state.number[FIRST] = self.state.number[CLAUSES]
+        self.state.number.first = self.state.number.clauses
         return True
 
     def _refuted(self) -> None:
@@ -172,8 +197,8 @@ class LearningEngine(JointWork):
         """Add a clause, one of whose literals holds; False if that ends the search."""
         from bnncert.engine.search.learning.conflict_loop import state_clause
 
-        while self.state.number[CLAUSES] + 2 >= self.state.clause_start.size or (
-            self.state.number[LITERALS] + literals.size + 2 >= self.state.literals.size
+        while self.state.number.clauses + 2 >= self.state.clause_start.size or (
+            self.state.number.literals + literals.size + 2 >= self.state.literals.size
         ):
             self.state = with_more_room(self.state)
         if state_clause(self.state, literals.astype(np.int32)):
@@ -341,12 +366,20 @@ class LearningMethod(JointMethod):
 
     name = "learning"
     summary = "conflict-driven search over the signs of all layers; for sparse and deep networks"
-    reads = frozenset({"seed", "memory"})
+    reads = frozenset({"seed", "memory", "restarts", "iterations"})
     search = LearningEngine
 
     def presolve(self, problem: Problem, context: Context) -> Presolved:
         """Presolve by intervals, which is enough."""
         return plain_presolve(problem.network, problem.region, context.intervals(problem))
+
+    def begin(
+        self, presolved: Presolved, problem: Problem, targets: tuple[Target, ...], context: Context
+    ) -> LearningEngine:
+        """Begin with an attack, of which the search makes a round from time to time."""
+        attack = Attack(problem, context, bounds=presolved.bounds)
+        attack.look_for({target.name for target in targets})
+        return LearningEngine(presolved, problem, targets, context, attack)
 
 
 #: Seconds of loading the compiled loops, of a start and some hundred conflicts, and of

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from bnncert.engine.search.learning.conflict_loop import REFUTED, SATISFIED, search, state_clause
-from bnncert.engine.search.learning.proof_log import ProofLog
-from bnncert.engine.search.learning.solver_state import FIRST, NONE, SolverState, make_state
-from bnncert.kernel.refutation import Facts, PlainPropagator
+from bnncert.engine.search.learning.solver_state import NONE, ProofLog, SolverState, make_state
+from bnncert.kernel.refutation import Facts, _clauses
 from bnncert.kernel.sparse import SparseRows
-from tests.kernel.refutations import starts
+from tests.kernel.refutations import outcome, starts
 
 VARIABLES = 7
 
@@ -73,19 +72,15 @@ def started(rows: list[Row], *, log: int, clauses: int = 64) -> SolverState:
 
 def facts_of(rows: list[Row], clauses: list[list[int]]) -> Facts:
     """Return rows and clauses as the checker's."""
-    lines = [
-        sorted([*terms, *([(head, limit)] if head != NONE else [])], key=lambda term: -term[1])
-        for head, terms, limit in rows
-    ]
-    start, entries = starts([[k for k, _ in line] for line in lines])
-    sizes = np.array([size for line in lines for _, size in line], dtype=np.int64)
-    first, stated = starts(clauses)
-    return Facts(
-        VARIABLES,
-        SparseRows(start, entries, sizes, 2 * VARIABLES),
-        np.array([limit for _, _, limit in rows], dtype=np.int64),
-        SparseRows(first, stated, np.ones_like(stated), 2 * VARIABLES),
-    )
+    parts = [_clauses(*starts(clauses))]
+    for head, terms, limit in rows:
+        literals, sizes = (np.array(part, dtype=np.int64) for part in zip(*terms, strict=True))
+        start = np.array([0, literals.size])
+        line = SparseRows(start, literals >> 1, np.where(literals & 1, -sizes, sizes), VARIABLES)
+        # sum a [l] >= d for w.x = 2 sum a [l] - sum a.
+        least = np.array([2 * limit - int(sizes.sum())])
+        parts.append((line, least, np.array([head if head == NONE else head ^ 1])))
+    return Facts.of(VARIABLES, parts)
 
 
 @pytest.mark.parametrize("log", [0, 4096], ids=["plain", "logging"])
@@ -109,9 +104,8 @@ def test_answers_are_those_of_enumeration(log: int) -> None:
         if log:
             taken = ProofLog()
             taken.take(state, np.inf)
-            propagator = PlainPropagator(facts_of(rows, clauses))
-            propagator.follow(*starts([lemma.tolist() for lemma in taken.lemmas()]))
-            assert propagator.refuted
+            lemmas = [lemma.tolist() for lemma in taken.lemmas()]
+            assert outcome(facts_of(rows, clauses), lemmas, compiled=False) == "refuted"
     assert refuted > 200 and satisfied > 200
 
 
@@ -155,7 +149,7 @@ def test_forgetting_clauses_changes_no_answer() -> None:
         count, made, np.zeros(count, dtype=np.int64), np.zeros(count),
         clauses=40, literals=900, log=0,
     )  # fmt: skip
-    state.number[FIRST] = 0
+    state.number.first = 0
     answers = [search(state, 50)]
     while answers[-1] != REFUTED and len(answers) < 4000:
         answers.append(search(state, 50))

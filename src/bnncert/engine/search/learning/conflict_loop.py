@@ -11,34 +11,7 @@ import numba
 import numpy as np
 
 from bnncert.engine.search.learning.explanation_loop import IN_CLAUSE, explain, minimise
-from bnncert.engine.search.learning.solver_state import (
-    ALWAYS,
-    BUMP,
-    CLAUSES,
-    CONFLICTS,
-    DECAY,
-    EVER,
-    FEWEST,
-    FIRST,
-    HEAP,
-    KEPT,
-    LEARNED,
-    LEVEL,
-    LITERALS,
-    LOGGED,
-    MARKED,
-    NONE,
-    RECENT,
-    RECENTLY,
-    REDUCE,
-    REDUCE_MORE,
-    REDUCED,
-    REDUCTIONS,
-    SINCE,
-    STAMP,
-    TRAIL,
-    WORSE,
-)
+from bnncert.engine.search.learning.solver_state import NONE
 from bnncert.engine.search.learning.trail_loop import assign, go_back, most_active, propagate, rise
 
 #: Answers of `search`: nothing is known yet, signs that satisfy everything, none exist, and there
@@ -52,7 +25,7 @@ GOOD = 2
 VISITS = 10**7
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def watch_clause(state, clause):
     """Let a clause watch its first two literals."""
     for k in range(2):
@@ -61,21 +34,21 @@ def watch_clause(state, clause):
         state.first_watch[literal] = node
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def add_clause(state, literals, size, glue):
     """Add a clause of at least two literals that watches the first two; return its number."""
     number = state.number
-    clause, begin = number[CLAUSES], number[LITERALS]
+    clause, begin = number.clauses, number.literals
     for k in range(size):
         state.literals[begin + k] = literals[k]
     state.clause_start[clause], state.clause_size[clause] = begin, size
     state.clause_glue[clause], state.clause_place[clause] = glue, 0
     watch_clause(state, clause)
-    number[CLAUSES], number[LITERALS] = clause + 1, begin + size
+    number.clauses, number.literals = clause + 1, begin + size
     return clause
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def state_clause(state, literals):
     """Add a clause that holds; all decisions are taken back.  Return False if none can hold."""
     go_back(state, np.int64(0))
@@ -94,44 +67,36 @@ def state_clause(state, literals):
     return free > 0
 
 
-@numba.njit(cache=True, nogil=True)
-def bump(activity, real, heap, where, variable):
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def bump(state, variable):
     """Make a variable more active."""
-    activity[variable] += real[BUMP]
+    activity, number = state.activity, state.number
+    activity[variable] += number.bump
     if activity[variable] > 1e100:
         activity *= 1e-100
-        real[BUMP] *= 1e-100
-    if where[variable] >= 0:
-        rise(heap, where, activity, where[variable])
+        number.bump *= 1e-100
+    if state.where[variable] >= 0:
+        rise(state, np.int64(state.where[variable]))
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def analyse(state, conflict):
     """Write the learned clause to `state.learned`, its own literal first; return its size and glue.
 
     The second literal is one of the level to go back to.
     """
-    number, value, level, place = state.number, state.value, state.level, state.place
-    seen, reasons, chosen, reason = state.seen, state.reasons, state.chosen, state.reason
-    row_head, row_start, row_literal = state.row_head, state.row_start, state.row_literal
-    row_size, room, clause_start = state.row_size, state.room, state.clause_start
-    clause_size, literals, stamp = state.clause_size, state.literals, state.stamp
-    learned, marked, trail = state.learned, state.marked, state.trail
-    activity, real, heap, where = state.activity, state.real, state.heap, state.where
-    depth, size, open_, last, why = number[LEVEL], 1, 0, number[TRAIL] - 1, conflict
+    number, level, seen, reasons = state.number, state.level, state.seen, state.reasons
+    learned, marked, trail, stamp = state.learned, state.marked, state.trail, state.stamp
+    depth, size, open_, last, why = number.level, 1, 0, number.trail - 1, conflict
     holds = NONE
     while True:
-        end = explain(
-            value, level, place, seen, row_head, row_start, row_literal, row_size, room,
-            clause_start, clause_size, literals, reasons, chosen, np.int64(why), np.int64(holds),
-            np.int64(0),
-        )  # fmt: skip
+        end = explain(state, np.int64(why), np.int64(holds), np.int64(0))
         for k in range(end):
             literal = reasons[k]
             variable = literal >> 1
             if seen[variable] == 0:
                 seen[variable] = IN_CLAUSE
-                bump(activity, real, heap, where, variable)
+                bump(state, variable)
                 if level[variable] == depth:
                     open_ += 1
                 else:
@@ -144,26 +109,26 @@ def analyse(state, conflict):
         open_ -= 1
         if open_ == 0:
             break
-        why = reason[holds >> 1]
+        why = state.reason[holds >> 1]
     learned[0] = holds ^ 1
-    for k in range(last + 1, number[TRAIL]):
+    for k in range(last + 1, number.trail):
         seen[trail[k] >> 1] = 0
     seen[holds >> 1] = IN_CLAUSE
-    number[STAMP] += 1
+    number.stamp += 1
     for k in range(size):
         marked[k] = learned[k] >> 1
         if k:
-            stamp[level[marked[k]]] = number[STAMP]
-    number[MARKED] = size
+            stamp[level[marked[k]]] = number.stamp
+    number.marked = size
     size = minimise(state, np.int64(size))
-    for k in range(number[MARKED]):
+    for k in range(number.marked):
         seen[marked[k]] = 0
     glue, top, second = 1, 0, 1
-    number[STAMP] += 1
+    number.stamp += 1
     for k in range(1, size):
         own = level[learned[k] >> 1]
-        if stamp[own] != number[STAMP]:
-            stamp[own] = number[STAMP]
+        if stamp[own] != number.stamp:
+            stamp[own] = number.stamp
             glue += 1
         if own > top:
             top, second = own, k
@@ -172,41 +137,41 @@ def analyse(state, conflict):
     return size, glue
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def learn(state, size, glue):
     """Go back to where the learned clause implies its first literal, and assign it."""
-    number, real, learned, log = state.number, state.real, state.learned, state.log
+    number, learned, log = state.number, state.learned, state.log
     if log.size:
-        end = number[LOGGED]
+        end = number.logged
         log[end] = size
         for k in range(size):
             log[end + 1 + k] = learned[k]
-        number[LOGGED] = end + 1 + size
+        number.logged = end + 1 + size
     if size == 1:
         go_back(state, np.int64(0))
         assign(state, learned[0], np.int64(NONE))
     else:
         go_back(state, np.int64(state.level[learned[1] >> 1]))
         assign(state, learned[0], 2 * add_clause(state, learned, size, glue))
-    real[BUMP] *= real[DECAY]
-    number[LEARNED] += 1
-    number[SINCE] += 1
-    real[RECENT] += real[RECENTLY] * (glue - real[RECENT])
+    number.bump *= number.decay
+    number.learned += 1
+    number.since += 1
+    number.recent += number.recently * (glue - number.recent)
     # In the beginning the average of all is that of those so far.
-    real[ALWAYS] += max(real[EVER], 1.0 / number[LEARNED]) * (glue - real[ALWAYS])
+    number.always += max(number.ever, 1.0 / number.learned) * (glue - number.always)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=True)
 def reduce_clauses(state):
     """Forget half of the learned clauses, those of large glue, and those that always hold.
 
     All decisions have been taken back, so that no clause is a reason that is needed.
     """
     number, literals = state.number, state.literals
-    first, count = number[FIRST], number[CLAUSES]
+    first, count = number.first, number.clauses
     glues = np.sort(state.clause_glue[first:count])
-    cut = max(GOOD, glues[int(glues.size * state.real[KEPT])]) if glues.size else GOOD
-    middle = first + int((count - first) * (state.real[KEPT]))
+    cut = max(GOOD, glues[int(glues.size * state.number.kept)]) if glues.size else GOOD
+    middle = first + int((count - first) * (state.number.kept))
     new, end = 0, 0
     for clause in range(count):
         glue, begin = state.clause_glue[clause], state.clause_start[clause]
@@ -220,7 +185,7 @@ def reduce_clauses(state):
                 break
         if satisfied:
             if clause < first:
-                number[FIRST] -= 1
+                number.first -= 1
             continue
         # The first two of its literals that may hold are watched.
         watched = 0
@@ -235,46 +200,34 @@ def reduce_clauses(state):
         state.clause_glue[new], state.clause_place[new] = glue, 0
         end += size
         new += 1
-    number[CLAUSES], number[LITERALS] = new, end
+    number.clauses, number.literals = new, end
     state.first_watch[:] = NONE
     for clause in range(new):
         watch_clause(state, clause)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def search(state, conflicts):
     """Search until so many conflicts have been found; return one of the answers above.
 
     In large networks it returns earlier, after about `VISITS` visits of rows.
     """
-    number, real, value, level, place = (
-        state.number, state.real, state.value, state.level, state.place,
-    )  # fmt: skip
-    reason, trail, row_head, row_start = state.reason, state.trail, state.row_head, state.row_start
-    row_literal, row_size, use_start = state.row_literal, state.row_size, state.use_start
-    use_row, use_size, gap, largest = state.use_row, state.use_size, state.gap, state.largest
-    queue, queued, clause_start = state.queue, state.queued, state.clause_start
-    clause_size, clause_place, literals = state.clause_size, state.clause_place, state.literals
-    watch, first_watch, heap, where = state.watch, state.first_watch, state.heap, state.where
-    activity, phase, limit = state.activity, state.phase, state.limit
-    most_clauses, most_literals = clause_start.size - 1, literals.size - level.size - 1
-    most_logged = state.log.size - level.size - 2
-    last = number[CONFLICTS] + conflicts
-    assigned, most_assigned = 0, VISITS * level.size // (use_row.size + 1)
+    number = state.number
+    variables = state.level.size
+    most_clauses, most_literals = (state.clause_start.size - 1, state.literals.size - variables - 1)
+    most_logged = state.log.size - variables - 2
+    last = number.conflicts + conflicts
+    assigned, most_assigned = 0, VISITS * variables // (state.use_row.size + 1)
     while True:
-        before = number[TRAIL]
-        conflict = propagate(
-            number, value, level, place, reason, trail, row_head, row_start, row_literal,
-            row_size, use_start, use_row, use_size, gap, largest, queue, queued, clause_start,
-            clause_size, clause_place, literals, watch, first_watch,
-        )  # fmt: skip
-        assigned += number[TRAIL] - before
-        full = number[CLAUSES] >= most_clauses or number[LITERALS] >= most_literals
+        before = number.trail
+        conflict = propagate(state)
+        assigned += number.trail - before
+        full = number.clauses >= most_clauses or number.literals >= most_literals
         if conflict != NONE:
-            number[CONFLICTS] += 1
-            if number[LEVEL] == 0:
+            number.conflicts += 1
+            if number.level == 0:
                 return REFUTED
-            if full or number[LOGGED] > most_logged > 0:
+            if full or number.logged > most_logged > 0:
                 # The conflict comes again after clauses have been forgotten or the log is empty.
                 go_back(state, np.int64(0))
                 if not full:
@@ -283,27 +236,27 @@ def search(state, conflicts):
             size, glue = analyse(state, conflict)
             learn(state, size, glue)
             continue
-        if full or (real[RECENT] > real[WORSE] * real[ALWAYS] and number[SINCE] > real[FEWEST]):
+        if full or (number.recent > number.worse * number.always and number.since > number.fewest):
             go_back(state, np.int64(0))
-            number[SINCE] = 0
-            often = real[REDUCE] + real[REDUCE_MORE] * number[REDUCTIONS]
-            if full or number[LEARNED] - number[REDUCED] > often:
-                number[REDUCED] = number[LEARNED]
-                number[REDUCTIONS] += 1
+            number.since = 0
+            often = number.reduce + number.reduce_more * number.reductions
+            if full or number.learned - number.reduced > often:
+                number.reduced = number.learned
+                number.reductions += 1
                 reduce_clauses(state)
-            if number[CLAUSES] > most_clauses // 2 or number[LITERALS] > most_literals // 2:
+            if number.clauses > most_clauses // 2 or number.literals > most_literals // 2:
                 return FULL
             continue
-        if number[CONFLICTS] >= last or assigned > most_assigned:
+        if number.conflicts >= last or assigned > most_assigned:
             return OPEN
         variable = NONE
-        while number[HEAP] > 0:
-            top = most_active(heap, where, activity, number)
-            if value[2 * top] == 0:
+        while number.heap > 0:
+            top = most_active(state)
+            if state.value[2 * top] == 0:
                 variable = top
                 break
         if variable == NONE:
             return SATISFIED
-        number[LEVEL] += 1
-        limit[number[LEVEL]] = number[TRAIL]
-        assign(state, np.int32(2 * variable + phase[variable]), np.int64(NONE))
+        number.level += 1
+        state.limit[number.level] = number.trail
+        assign(state, np.int32(2 * variable + state.phase[variable]), np.int64(NONE))

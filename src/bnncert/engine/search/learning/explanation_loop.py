@@ -12,32 +12,30 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from bnncert.engine.search.learning.solver_state import MARKED, NONE, STAMP
+from bnncert.engine.search.learning.solver_state import NONE
 
 #: Marks of variables: in the clause that is being learned, implied by it, or not implied by it.
 IN_CLAUSE, IMPLIED, NOT_IMPLIED = 1, 2, 3
 
 
-@numba.njit(cache=True, nogil=True)
-def explain(
-    value, level, place, seen, row_head, row_start, row_literal, row_size, room, clause_start,
-    clause_size, literals, out, chosen, reason, holds, first,
-):  # fmt: skip
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def explain(state, reason, holds, first):
     """Write the failed literals that imply `holds` (NONE: a conflict); return where they end.
 
-    They are written to `out` from place `first` on, without those fixed at level 0.
+    They are written to `state.reasons` from place `first` on, without those fixed at level 0.
     """
+    value, level, place, out = state.value, state.level, state.place, state.reasons
     if reason & 1 == 0:
-        clause = reason >> 1
-        start = clause_start[clause]
-        for k in range(start, start + clause_size[clause]):
-            literal = literals[k]
+        start = state.clause_start[reason >> 1]
+        for k in range(start, start + state.clause_size[reason >> 1]):
+            literal = state.literals[k]
             if literal != holds and level[literal >> 1] > 0:
                 out[first] = literal
                 first += 1
         return first
-    row = reason >> 1
-    need, count, total, head = room[row] + 1, 0, 0, row_head[row]
+    row, row_literal, row_size = reason >> 1, state.row_literal, state.row_size
+    row_start, chosen = state.row_start, state.chosen
+    need, count, total, head = state.room[row] + 1, 0, 0, state.row_head[row]
     before = value.size if holds == NONE else place[holds >> 1]
     if head != NONE and head != holds and level[head >> 1] > 0:
         out[first] = head
@@ -60,7 +58,7 @@ def explain(
     for a in range(count):
         k = chosen[a]
         literal, size = row_literal[k], row_size[k]
-        kind = seen[literal >> 1]
+        kind = state.seen[literal >> 1]
         if size > spare or kind == IN_CLAUSE or kind == IMPLIED:  # noqa: SIM109
             need -= size
             out[first] = literal
@@ -95,16 +93,16 @@ def explain(
     return first
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def mark(number, seen, marked, variable, kind):
     """Mark a variable that is not in the clause."""
     if seen[variable] == 0:
         seen[variable] = kind
-        marked[number[MARKED]] = variable
-        number[MARKED] += 1
+        marked[number.marked] = variable
+        number.marked += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def minimise(state, size):
     """Remove literals of the learned clause that others imply; return how many are left.
 
@@ -112,13 +110,9 @@ def minimise(state, size):
     a chain of reasons is a row (variable, next reason to look at, end of its reasons): numba's
     cache has no functions that call themselves.
     """
-    number, value, level, place = state.number, state.value, state.level, state.place
-    seen, reasons, chosen, reason = state.seen, state.reasons, state.chosen, state.reason
-    row_head, row_start, row_literal = state.row_head, state.row_start, state.row_literal
-    row_size, room, clause_start = state.row_size, state.room, state.clause_start
-    clause_size, literals = state.clause_size, state.literals
-    learned, marked, chain, stamp = state.learned, state.marked, state.chain, state.stamp
-    kept, now, longest = 1, number[STAMP], reasons.size - chosen.size - seen.size
+    number, level, seen, reasons = state.number, state.level, state.seen, state.reasons
+    reason, learned, marked, chain = state.reason, state.learned, state.marked, state.chain
+    kept, now, longest = 1, number.stamp, reasons.size - state.chosen.size - seen.size
     for place_in_clause in range(1, size):
         literal = own = learned[place_in_clause]
         steps, begin = 0, 0
@@ -128,16 +122,13 @@ def minimise(state, size):
             if (
                 seen[variable] == NOT_IMPLIED
                 or reason[variable] == NONE
-                or stamp[level[variable]] != now
+                or state.stamp[level[variable]] != now
                 or steps == chain.shape[0]
                 or begin > longest
             ):
                 break
-            end = explain(
-                value, level, place, seen, row_head, row_start, row_literal, row_size, room,
-                clause_start, clause_size, literals, reasons, chosen, np.int64(reason[variable]),
-                np.int64(literal ^ 1), np.int64(begin),
-            )  # fmt: skip
+            why, holds = np.int64(reason[variable]), np.int64(literal ^ 1)
+            end = explain(state, why, holds, np.int64(begin))
             chain[steps, 0], chain[steps, 1], chain[steps, 2] = variable, begin, end
             steps += 1
             literal = NONE

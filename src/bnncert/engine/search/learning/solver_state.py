@@ -10,6 +10,7 @@ What implied a literal is one number: 2c for clause c, 2r + 1 for row r, and NON
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,22 +23,41 @@ NONE = -1
 #: Heads (NONE: no head), where each row begins, literals, coefficients, and limits d.
 Rows: TypeAlias = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
 
-#: Places of numbers of the state: sizes of the lists, and counts.
-TRAIL, LEVEL, HEAD, QUEUE, HEAP, CLAUSES, LITERALS, FIRST = range(8)
-CONFLICTS, SINCE, REDUCED, LEARNED, STAMP, LOGGED, REDUCTIONS, MARKED = range(8, 16)
-NUMBERS = 16
+#: The numbers of a state: sizes of its lists, and counts.
+COUNTS = [
+    "trail",
+    "level",
+    "head",
+    "queue",
+    "heap",
+    "clauses",
+    "literals",
+    "first",
+    "conflicts",
+    "since",
+    "reduced",
+    "learned",
+    "stamp",
+    "logged",
+    "reductions",
+    "marked",
+]
 
-#: Places of floats: the increment of activities, averages of glues, recent and of all time, and the
-#: settings.
-BUMP, RECENT, ALWAYS, DECAY, RECENTLY, EVER, WORSE, FEWEST, REDUCE, REDUCE_MORE, KEPT = range(11)
-
-#: The growth of the increment with each conflict; the weight of a new glue in both averages; by
-#: which factor recent glues are larger and how many conflicts have passed before a restart; the
-#: conflicts before clauses are forgotten, how this number grows, and the share that is kept.
-SETTINGS = [1 / 0.95, 1 / 32, 1 / 8192, 1.15, 10, 3000, 400, 0.5]
+#: The increment of activities, averages of glues, recent and of all time, and the settings: the
+#: growth of the increment with each conflict; the weight of a new glue in both averages; by which
+#: factor recent glues are larger and how many conflicts have passed before a restart; the conflicts
+#: before clauses are forgotten, how this number grows, and the share that is kept.
+REALS = {
+    **{"bump": 1.0, "recent": 0.0, "always": 0.0, "decay": 1 / 0.95, "recently": 1 / 32},
+    **{"ever": 1 / 8192, "worse": 1.15, "fewest": 10.0, "reduce": 3000.0, "reduce_more": 400.0},
+    "kept": 0.5,
+}
 
 #: Bytes of a state for each literal of a row.
 PER_ENTRY = 28
+
+#: Entries of the buffer for the log of learned clauses.
+BUFFER = 2**20
 
 #: The longest chain of implications by which a literal is found to be superfluous.
 LONGEST_CHAIN = 60
@@ -46,8 +66,7 @@ LONGEST_CHAIN = 60
 class SolverState(NamedTuple):
     """All arrays; numba compiles the access to a field."""
 
-    number: Any  #: see above
-    real: Any
+    number: Any  #: a record of the numbers above
     value: Any  #: of each literal: 1 holds, -1 does not hold, 0 open
     level: Any  #: of each variable: the number of decisions before it
     place: Any  #: of each variable: its place in the trail
@@ -126,9 +145,10 @@ def make_state(
     heap = np.argsort(-activity, kind="stable").astype(np.int32)
     where = np.empty(variables, dtype=np.int32)
     where[heap] = np.arange(variables)
-    number = np.zeros(NUMBERS, dtype=np.int64)
+    kinds = [(name, np.int64) for name in COUNTS] + [(name, np.float64) for name in REALS]
+    number = np.rec.array([(0,) * len(COUNTS) + tuple(REALS.values())], dtype=kinds)[0]
     # Every row is looked at in the beginning.
-    number[[QUEUE, HEAP]] = count, variables
+    number.queue, number.heap = count, variables
     longest = int(np.diff(start).max(initial=0))
 
     def of(length: int, kind: Any = np.int32) -> Any:
@@ -136,7 +156,6 @@ def make_state(
 
     return SolverState(
         number=number,
-        real=np.array([1.0, 0.0, 0.0, *SETTINGS]),
         value=of(2 * variables, np.int8),
         level=of(variables),
         place=of(variables),
@@ -188,3 +207,34 @@ def with_more_room(state: SolverState) -> SolverState:
     names = ("start", "size", "glue", "place")
     fields = {f"clause_{name}": grown(getattr(state, f"clause_{name}")) for name in names}
     return state._replace(**fields, literals=grown(state.literals), watch=grown(state.watch))
+
+
+@dataclass(eq=False)
+class ProofLog:
+    """All learned clauses so far, in the order in which each follows from those before it.
+
+    The solver writes into a small buffer, which is emptied between slices.
+    """
+
+    parts: list[IntArray] = field(default_factory=list)
+    entries: int = 0
+    lost: bool = False
+
+    def take(self, state: SolverState, most: float) -> None:
+        """Empty the buffer of the solver; a log of more than `most` bytes is given up."""
+        self.entries += int(state.number.logged)
+        if 4.0 * self.entries > most:
+            self.parts, self.lost = [], True
+        elif not self.lost:
+            self.parts.append(state.log[: state.number.logged].copy())
+        state.number.logged = 0
+
+    def lemmas(self) -> list[IntArray]:
+        """Return the learned clauses."""
+        found = []
+        for part in self.parts:
+            place = 0
+            while place < part.size:
+                found.append(part[place + 1 : place + 1 + part[place]])
+                place += 1 + part[place]
+        return found

@@ -10,62 +10,50 @@ The *gap* of a row is its room without the largest coefficient: nothing follows 
 from __future__ import annotations
 
 import numba
+import numpy as np
 
-from bnncert.engine.search.learning.solver_state import HEAD, HEAP, LEVEL, NONE, QUEUE, TRAIL
-
-
-# Arrays are parameters of their own where a function is called often: numba counts the references
-# to each array that it takes out of a tuple.  Numbers are passed as int64: for each other type of
-# a number, also for each constant, numba compiles a function again.
-@numba.njit(cache=True, nogil=True, forceinline=True)
-def put(value, level, place, reason, trail, literal, depth, size, why):
-    """Make a literal hold at a level and a place of the trail; return the place after it."""
-    variable = literal >> 1
-    value[literal], value[literal ^ 1] = 1, -1
-    level[variable], place[variable], reason[variable] = depth, size, why
-    trail[size] = literal
-    return size + 1
+from bnncert.engine.search.learning.solver_state import NONE
 
 
-@numba.njit(cache=True, nogil=True)
+# Without `nrt` numba counts no references to the arrays that a function takes out of the state,
+# which would double the time; such a function cannot make arrays.  Numbers are passed as int64:
+# for each other type of a number, also for each constant, numba compiles a function again.
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def assign(state, literal, why):
     """Make a literal hold at the level of the search."""
-    state.number[TRAIL] = put(
-        state.value, state.level, state.place, state.reason, state.trail, literal,
-        state.number[LEVEL], state.number[TRAIL], why,
-    )  # fmt: skip
+    variable, number = literal >> 1, state.number
+    state.value[literal], state.value[literal ^ 1] = 1, -1
+    state.level[variable], state.place[variable] = number.level, number.trail
+    state.reason[variable], state.trail[number.trail] = why, literal
+    number.trail += 1
 
 
-@numba.njit(cache=True, nogil=True)
-def propagate(
-    number, value, level, place, reason, trail, row_head, row_start, row_literal, row_size,
-    use_start, use_row, use_size, gap, largest, queue, queued, clause_start, clause_size,
-    clause_place, literals, watch, first_watch,
-):  # fmt: skip
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def propagate(state):
     """Assign all that follows; return what is in conflict (as a reason), or NONE."""
-    depth, size, head, waiting = number[LEVEL], number[TRAIL], number[HEAD], number[QUEUE]
-    found = NONE
+    number, value, gap, queue = state.number, state.value, state.gap, state.queue
+    watch, first_watch, literals = state.watch, state.first_watch, state.literals
+    found = np.int64(NONE)
     while found == NONE:
-        if head < size:
-            false = trail[head] ^ 1
-            head += 1
-            for use in range(use_start[false], use_start[false + 1]):
-                row = use_row[use]
-                left = gap[row] - use_size[use]
-                gap[row] = left
-                if left < 0 and queued[row] == 0:
-                    queued[row] = 1
-                    queue[waiting] = row
-                    waiting += 1
+        if number.head < number.trail:
+            false = state.trail[number.head] ^ 1
+            number.head += 1
+            for use in range(state.use_start[false], state.use_start[false + 1]):
+                row = state.use_row[use]
+                gap[row] -= state.use_size[use]
+                if gap[row] < 0 and state.queued[row] == 0:
+                    state.queued[row] = 1
+                    queue[number.queue] = row
+                    number.queue += 1
             before, node = NONE, first_watch[false]
             while node >= 0 and found == NONE:
                 after, other = watch[node, 1], watch[node ^ 1, 0]
                 if value[other] > 0:
                     before, node = node, after
                     continue
-                clause = node >> 1
-                start, length, k = clause_start[clause], clause_size[clause], clause_place[clause]
-                literal, fails = other, True
+                clause = np.int64(node >> 1)
+                start, length = state.clause_start[clause], state.clause_size[clause]
+                literal, fails, k = other, True, state.clause_place[clause]
                 for _ in range(length):
                     literal = literals[start + k]
                     if value[literal] >= 0 and literal != other:
@@ -73,7 +61,7 @@ def propagate(
                         break
                     k = k + 1 if k + 1 < length else 0
                 if not fails:
-                    clause_place[clause] = k
+                    state.clause_place[clause] = k
                     watch[node, 0], watch[node, 1] = literal, first_watch[literal]
                     first_watch[literal] = node
                     if before < 0:
@@ -83,78 +71,61 @@ def propagate(
                 elif value[other] < 0:
                     found = 2 * clause
                 else:
-                    size = put(value, level, place, reason, trail, other, depth, size, 2 * clause)
+                    assign(state, other, 2 * clause)
                     before = node
                 node = after
-        elif waiting > 0:
-            waiting -= 1
-            row = queue[waiting]
-            queued[row] = 0
-            left, top = gap[row] + largest[row], row_head[row]
-            state = NONE if top == NONE else value[top]
-            if state > 0:
-                continue
-            if left < 0:
-                if state < 0:
-                    found = 2 * row + 1
-                else:
-                    size = put(value, level, place, reason, trail, top, depth, size, 2 * row + 1)
-                continue
-            if state == 0:
-                continue
-            for k in range(row_start[row], row_start[row + 1]):
-                if row_size[k] <= left:
-                    break
-                literal = row_literal[k]
-                if value[literal] == 0:
-                    why = 2 * row + 1
-                    size = put(value, level, place, reason, trail, literal, depth, size, why)
+        elif number.queue > 0:
+            number.queue -= 1
+            row = np.int64(queue[number.queue])
+            state.queued[row] = 0
+            left, top = gap[row] + state.largest[row], state.row_head[row]
+            holds = NONE if top == NONE else value[top]
+            if left < 0 and holds < 0:
+                found = 2 * row + 1
+            elif left < 0 and holds == 0:
+                assign(state, top, 2 * row + 1)
+            elif left >= 0 and holds < 0:
+                for k in range(state.row_start[row], state.row_start[row + 1]):
+                    if state.row_size[k] <= left:
+                        break
+                    if value[state.row_literal[k]] == 0:
+                        assign(state, state.row_literal[k], 2 * row + 1)
         else:
             break
-    number[TRAIL], number[HEAD], number[QUEUE] = size, head, waiting
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, _nrt=False)
 def go_back(state, depth):
     """Take back all decisions after the first `depth`."""
-    number, gap = state.number, state.gap
-    if depth >= number[LEVEL]:
+    number, value = state.number, state.value
+    if depth >= number.level:
         return
-    while number[QUEUE] > 0:
-        number[QUEUE] -= 1
-        state.queued[state.queue[number[QUEUE]]] = 0
-    begin, head = state.limit[depth + 1], number[HEAD]
-    trail, value, phase, where = state.trail, state.value, state.phase, state.where
-    use_start, use_row, use_size = state.use_start, state.use_row, state.use_size
-    heap, activity = state.heap, state.activity
-    for k in range(number[TRAIL] - 1, begin - 1, -1):
-        literal = trail[k]
+    while number.queue > 0:
+        number.queue -= 1
+        state.queued[state.queue[number.queue]] = 0
+    begin = state.limit[depth + 1]
+    for k in range(number.trail - 1, begin - 1, -1):
+        literal = state.trail[k]
         variable, false = literal >> 1, literal ^ 1
         value[literal], value[false] = 0, 0
-        phase[variable] = literal & 1
-        if k < head:
-            for use in range(use_start[false], use_start[false + 1]):
-                gap[use_row[use]] += use_size[use]
-        if where[variable] < 0:
-            insert(heap, where, activity, number, variable)
-    number[TRAIL] = begin
-    number[HEAD] = min(head, begin)
-    number[LEVEL] = depth
+        state.phase[variable] = literal & 1
+        if k < number.head:
+            for use in range(state.use_start[false], state.use_start[false + 1]):
+                state.gap[state.use_row[use]] += state.use_size[use]
+        if state.where[variable] < 0:
+            # Back to the heap of variables.
+            state.heap[number.heap] = variable
+            number.heap += 1
+            rise(state, number.heap - 1)
+    number.trail, number.head = begin, min(number.head, begin)
+    number.level = depth
 
 
-@numba.njit(cache=True, nogil=True)
-def insert(heap, where, activity, number, variable):
-    """Add a variable to the heap."""
-    where[variable] = number[HEAP]
-    heap[number[HEAP]] = variable
-    number[HEAP] += 1
-    rise(heap, where, activity, where[variable])
-
-
-@numba.njit(cache=True, nogil=True)
-def rise(heap, where, activity, place):
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def rise(state, place):
     """Restore the order of the heap after the variable at a place became more active."""
+    heap, where, activity = state.heap, state.where, state.activity
     variable = heap[place]
     while place > 0:
         above = (place - 1) >> 1
@@ -167,13 +138,14 @@ def rise(heap, where, activity, place):
     where[variable] = place
 
 
-@numba.njit(cache=True, nogil=True)
-def most_active(heap, where, activity, number):
+@numba.njit(cache=True, nogil=True, _nrt=False)
+def most_active(state):
     """Remove the most active variable from the heap and return it."""
+    heap, where, activity, number = state.heap, state.where, state.activity, state.number
     top = heap[0]
     where[top] = NONE
-    number[HEAP] -= 1
-    size = number[HEAP]
+    number.heap -= 1
+    size = number.heap
     if size == 0:
         return top
     variable, place = heap[size], 0
