@@ -90,7 +90,8 @@ def random_facts(rng: np.random.Generator) -> Facts:
     ]
     flat = [entry for row in rows for entry in row]
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    columns, values = np.array(flat).T
+    # As those of a network: numba compiles other code for rows that are not contiguous.
+    columns, values = np.ascontiguousarray(np.array(flat).T)
     width = 2 * count
     return Facts(
         count,
