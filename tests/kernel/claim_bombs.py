@@ -166,8 +166,8 @@ ON_GRID = {"grid_step": 1.0, "grid_origin": 0.0}
 
 
 def mergers() -> Bomb:
-    """170 levels of splits and mergers, each of which keeps all items and neurons."""
-    net, levels = random_network(784, 500, 10), 170
+    """100 levels of splits and mergers, each of which keeps all items and neurons."""
+    net, levels = random_network(784, 500, 10), 100
     return count(
         net,
         BOX,

@@ -90,7 +90,7 @@ def random_question(rng: np.random.Generator, kind: str) -> GridQuestion:
 @pytest.mark.parametrize("kind", ["linf", "l1", "l2", "l0", "polytope"])
 def test_a_tree_is_found_iff_no_grid_point_has_the_signs(kind: str) -> None:
     rng, counts = np.random.default_rng(7), Counter[str]()
-    for _ in range(12):
+    for _ in range(8):
         question = random_question(rng, kind)
         geometry, size = geometry_of(question), question.net.weights[0].shape[0]
         for _ in range(6):

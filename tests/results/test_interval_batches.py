@@ -133,7 +133,7 @@ def test_what_intervals_prove_alone_they_prove_in_a_batch(norm: Any, grid: str |
 @pytest.mark.parametrize("method", ["interval", "auto"])
 def test_certificates_are_those_of_the_instance_alone(method: str, tmp_path: Path) -> None:
     proved = 0
-    for seed in range(4):
+    for seed in range(2):
         plan = planned(seed, certificates=True, method=method)
         (network,) = plan.networks.values()
         for batch in in_batches(plan.networks, plan.instances):
@@ -148,4 +148,4 @@ def test_certificates_are_those_of_the_instance_alone(method: str, tmp_path: Pat
                 if answer.row.status == "robust":
                     assert answer.certificate == attempt(network, instance, 1).certificate
                     proved += 1
-    assert proved > 5
+    assert proved > 2

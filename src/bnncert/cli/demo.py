@@ -132,7 +132,7 @@ def _show_counterexample(
             region,
             label,
             method="attack",
-            timeout=min(timeout, 1.0),
+            timeout=min(timeout, 0.5),
             options=Options(seed=0),
         )
         found = result.counterexample

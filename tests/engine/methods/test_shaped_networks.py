@@ -37,7 +37,7 @@ def test_both_oracles_find_the_same_patterns(kind: str) -> None:
 def test_methods_agree_with_brute_force(method: str, shape: str) -> None:
     rng = np.random.default_rng(len(shape))
     statuses: Counter[str] = Counter()
-    for number in range(6):
+    for number in range(4):
         kind = str(rng.choice(["linf", "l1", "box"]))
         asked = random_shaped_question(rng, shape, kind, ZEROS[number % 3])
         scores = asked.scores()
