@@ -89,21 +89,7 @@ def random_facts(rng: np.random.Generator) -> Facts:
         (2 * rng.choice(count, 3, replace=False) + rng.integers(0, 2, 3)).tolist()
         for _ in range(int(rng.integers(8)))
     ]
-<<<<<<< HEAD
     return Facts.of(count, [*parts, _clauses(*starts(clauses))])
-=======
-    flat = [entry for row in rows for entry in row]
-    start = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    # As those of a network: numba compiles other code for rows that are not contiguous.
-    columns, values = np.ascontiguousarray(np.array(flat).T)
-    width = 2 * count
-    return Facts(
-        count,
-        SparseRows(start, columns, values, width),
-        np.array(degree),
-        SparseRows(*starts(clauses), starts(clauses)[1], width),
-    )
->>>>>>> w-tests
 
 
 def inequalities(known: Facts) -> list[tuple[Clause, Clause, int]]:
