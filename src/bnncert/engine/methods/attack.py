@@ -53,6 +53,9 @@ ROUNDS = 8
 #: How many times more points a round has than the one before.
 GROWTH = 4
 
+#: Replays that may fail before there is only one for each step: at a tie almost all of them fail.
+MOST_REFUSED = 64
+
 #: A target is close if its lowest value is at most this share of the value at the centre.
 CLOSE = 0.25
 
@@ -210,7 +213,7 @@ class Attack:
         self._places: FloatArray = np.tile(region.center, (count, 1))
         self._found: list[Counterexample | None] = [None] * count
         self._surrogate = SurrogateGradient(network, bounds, problem.targets)
-        self.rounds = self.steps = 0
+        self.rounds = self.steps = self._refused = 0
         #: The step at which the lowest value of each target was found.
         self._improved = np.zeros(count, dtype=np.int64)
         #: The values at the region's centre.
@@ -381,9 +384,10 @@ class Attack:
                 # Equal scores may be no violation; replays of many such points take long.
                 if values[row, k] > target.largest_violation + 1e-6:
                     break
-                if self._context.deadline.passed():
+                if self._context.deadline.passed() or self._refused > MOST_REFUSED + self.steps:
                     break
                 self._found[k] = self._context.replayer.confirm(target, points[row])
+                self._refused += self._found[k] is None
             if self._found[k] is not None and self._stop_at_first:
                 self._active = np.zeros(0, dtype=np.int64)
                 return
