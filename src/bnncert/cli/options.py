@@ -358,7 +358,7 @@ class SharedMethodOptions(MethodOptions):
 
         The search also runs in this process, so workers may join later.
         """
-        from bnncert.engine.scheduler import connected
+        from bnncert.engine.cluster import connected
 
         options = self.options()
         if self.cluster is None:

@@ -24,9 +24,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from bnncert.engine.cluster import check_address, connected
 from bnncert.engine.methods import Progress
 from bnncert.engine.processes import WorkerProcess, usable_cores
-from bnncert.engine.scheduler import check_address, connected
 from bnncert.errors import BnncertError, InputError, failure_text
 from bnncert.model.formats.atomic import make_folder, write_atomically
 from bnncert.model.network import Network

@@ -23,10 +23,10 @@ from bnncert.problem import Problem, Target
 
 if TYPE_CHECKING:
     # Intervals decide many questions alone, before any of this is imported.
+    from bnncert.engine.cluster import Cluster
     from bnncert.engine.presolve.pipeline import Presolved
     from bnncert.engine.relaxations.linear import Form
     from bnncert.engine.relaxations.moments.relaxation import Sparsity
-    from bnncert.engine.scheduler import Cluster
     from bnncert.engine.search.trace import SearchRecord, Trace
 
 Promise: TypeAlias = Literal["bound", "exact", "counterexample"]
@@ -57,7 +57,7 @@ class Options:
         that uses more than one must guard its main part with ``if __name__ == "__main__"``.
     cluster
         Workers of a Dask cluster that the search over sign patterns may use instead, see
-        :func:`bnncert.engine.scheduler.connected`.
+        :func:`bnncert.engine.cluster.connected`.
     memory
         Gigabytes of open nodes of branch and bound, or of the search over sign patterns on several
         processes, above which the search is deepest first, which needs little memory.

@@ -11,8 +11,8 @@ import pytest
 
 import bnncert
 from bnncert import Options
+from bnncert.engine.cluster import Cluster, connected
 from bnncert.engine.methods import propagation
-from bnncert.engine.scheduler import Cluster, connected
 from bnncert.engine.search.patterns import sharing
 from bnncert.engine.search.patterns.sharing import DaskPool, Subtrees
 from bnncert.kernel import check

@@ -31,9 +31,9 @@ import numpy as np
 
 from bnncert.arrays import FloatArray, IntArray
 from bnncert.deadline import Deadline
+from bnncert.engine.cluster import Cluster
 from bnncert.engine.processes import WorkerProcess, WorkerTeam, at_most_threads, usable_cores
 from bnncert.engine.replay import Replayer
-from bnncert.engine.scheduler import Cluster
 from bnncert.engine.search.patterns.open_nodes import NodeBatch, TreeRecord
 from bnncert.engine.search.patterns.pattern_question import PatternQuestion, Point, Realiser
 from bnncert.engine.search.patterns.pattern_search import PatternSearch

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bnncert.engine import scheduler
-from bnncert.engine.scheduler import Cluster, check_address
+from bnncert.engine.cluster import Cluster, check_address
 from bnncert.errors import InputError
 from tests.cli.diamond import DIAMOND
 from tests.in_process import Outcome, command_line
