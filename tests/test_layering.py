@@ -38,7 +38,7 @@ START = "__main__"
 #: The parts of the engine, in the same sense.
 ENGINE = (
     "processes",
-    "scheduler",
+    "cluster",
     "timing",
     "solvers",
     "presolve",

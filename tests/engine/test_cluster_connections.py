@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bnncert.engine import scheduler
+from bnncert.engine import cluster as connections
 from bnncert.engine.cluster import Cluster, check_address
 from bnncert.errors import InputError
 from tests.cli.diamond import DIAMOND
@@ -33,7 +33,7 @@ class FakeClient:
 
 
 def test_waiting_for_a_worker_is_said_at_once_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "SAY_SECONDS", 0.01)
+    monkeypatch.setattr(connections, "SAY_SECONDS", 0.01)
     said: list[str] = []
     cluster = Cluster("tcp://here:1", FakeClient(late=2))
     cluster.wait_for_worker(said.append)
@@ -47,7 +47,7 @@ def test_waiting_for_a_worker_is_said_at_once_and_again(monkeypatch: pytest.Monk
 def test_a_scheduler_without_workers_is_an_error_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scheduler, "WORKER_SECONDS", 0.02)
+    monkeypatch.setattr(connections, "WORKER_SECONDS", 0.02)
     with pytest.raises(InputError, match="tcp://here:1: it has no workers"):
         Cluster("tcp://here:1", FakeClient(late=None)).wait_for_worker(lambda text: None)
 
