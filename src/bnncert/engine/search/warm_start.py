@@ -17,6 +17,7 @@ tables (`reduced.table_splits`), besides those that it has split.  Any choice gi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -227,8 +228,7 @@ SMALL_SHARE, RARE = 0.25, 0.02
 WORTH_IT = 300
 
 
-@dataclass(frozen=True, eq=False)
-class NodeParts:
+class NodeParts(NamedTuple):
     """What the relaxation of a node leaves out, and what it splits, by a numbering."""
 
     #: Numbers of tables and sorted keys of pairs that are left out.

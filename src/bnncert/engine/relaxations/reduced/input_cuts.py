@@ -26,6 +26,7 @@ inequality is worth nearly as much as all variables y, also with theta from a ro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,8 +43,7 @@ LEAST_SHARE = 1e-6
 LEAST_REACH = 1e-3
 
 
-@dataclass(frozen=True, eq=False)
-class InputCut:
+class InputCut(NamedTuple):
     """The numbers that define one inequality."""
 
     #: First-layer neurons, the sign s of each, and theta.
