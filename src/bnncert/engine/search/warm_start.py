@@ -224,6 +224,9 @@ OUTSIDE = 0.02
 #: with less than this probability.
 SMALL_SHARE, RARE = 0.25, 0.02
 
+#: A split is not inherited if its multiplier g is below this share of the mean.
+SPLIT_SHARE = 0.5
+
 #: With fewer unknowns a relaxation is so fast that nothing is left out.
 WORTH_IT = 300
 
@@ -303,7 +306,9 @@ def choose_parts(
     among = np.isin(thin.free, inputs)
     tables, variables = choose_splits(thin.problem, moments, probabilities[0], among)
     chosen = np.stack([thin.tables[tables], thin.free[variables]])
-    splits = np.hstack([splits_of(thin), chosen])
+    size = np.abs(found.split[:, 1])
+    kept = size >= SPLIT_SHARE * size.mean() if size.size else size > 0
+    splits = np.hstack([splits_of(thin)[:, kept], chosen])
     return NodeParts(left.tables[idle], np.sort(keys[rare]), splits)
 
 
