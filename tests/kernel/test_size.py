@@ -81,7 +81,7 @@ def size(path: Path) -> int:
 def test_every_file_of_the_kernel_can_be_read_in_one_go() -> None:
     sizes = {path.stem: size(path) for path in TRUSTED["kernel"]}
     assert max(sizes.values()) < 300, sizes
-    assert sum(sizes.values()) < 2800, sizes
+    assert sum(sizes.values()) < 2825, sizes
 
 
 def test_every_file_of_the_checker_is_in_one_part() -> None:
