@@ -159,3 +159,11 @@ def test_a_folder_of_certificates_without_certificates_is_refused(run: Run, fold
 def test_a_radius_of_penalties_without_penalties_is_refused(run: Run, folder: Path) -> None:
     message = one_line(run("train", "--data", "mnist", "--out", "a.npz", "--radius", "1"))
     assert "--radius belongs to --robust" in message
+
+
+def test_an_option_is_not_the_value_of_another_one(run: Run, folder: Path) -> None:
+    answer = run("verify", "demo:sparse", "demo:0", "--radius", "1px", "--json", "--explain")
+    assert answer.code == 2
+    assert "--json needs a value, and --explain is an option" in answer.err
+    assert not (folder / "--explain").exists()
+    assert run("verify", "demo:sparse", "demo:0", "--radius=0.1px", "--json=--x").code == 0

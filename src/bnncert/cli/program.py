@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -88,6 +89,14 @@ class _Commands(TyperGroup):
 
 class _Command(TopicCommand):
     """A command whose errors about defaults of the project name their file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an option as the value of another: `--json --explain` would write such a file."""
+        takes = {f for p in self.params if getattr(p, "is_flag", None) is False for f in p.opts}
+        for option, value in pairwise(args):
+            if option in takes and value.startswith("--") and value != "--":
+                raise typer.BadParameter(f"{option} needs a value, and {value} is an option", ctx)
+        return list(super().parse_args(ctx, args))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
