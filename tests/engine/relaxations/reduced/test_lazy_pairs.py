@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bnncert
+from bnncert.deadline import Deadline
 from bnncert.engine.methods import reduced_sdp
 from bnncert.engine.methods.reduced_sdp import for_all_pairs, violated_pairs, with_pairs
 from bnncert.engine.presolve.pipeline import presolve
+from bnncert.engine.relaxations.reduced.patterns import consistent_patterns
 from bnncert.engine.relaxations.reduced.problem import ReducedProblem, reduce_objective
 from bnncert.engine.relaxations.reduced.relaxation import relax_reduced
 from bnncert.engine.solvers.structured_program import StructuredMultipliers
@@ -126,3 +128,31 @@ def test_missing_pairs_have_no_multiplier(problem: ReducedProblem) -> None:
     assert relax_reduced(few).dual_point(some).bound(few) == pytest.approx(
         relax_reduced(problem).dual_point(every).bound(problem)
     )
+
+
+def test_random_patterns_look_at_the_clock_for_every_variable() -> None:
+    """Gates of a network with a thousand neurons take seconds."""
+
+    class Counted(Deadline):
+        checks = 0
+
+        def check(self) -> None:
+            Counted.checks += 1
+
+    rng = np.random.default_rng(3)
+    weights = [rng.choice([-1.0, 1.0], shape) for shape in ((12, 8), (12, 12), (8, 12), (2, 8))]
+    biases = [np.zeros(len(w)) for w in weights]
+    network = bnncert.Network.from_arrays(weights, biases, input_lo=-1, input_hi=1)
+    region = bnncert.Box(np.full(8, -1.0), np.full(8, 1.0))
+    objective = robustness(network, region, 0).targets[0].objectives[0]
+    problem = reduce_objective(presolve(network, region), objective)
+    assert problem.outputs.size >= 8
+    signs = consistent_patterns(problem, rng, 20, Counted(None))
+    assert Counted.checks >= problem.size
+    gates = problem.gates
+    for row, points, side, out in zip(
+        gates.rows, gates.points, problem.gate_signs, problem.outputs, strict=True
+    ):
+        fits = np.abs((signs @ row)[:, None] - points) < 0.5
+        has = fits & (side == signs[:, out, None])
+        assert np.all(has.any(axis=1) | ~fits.any(axis=1)) and fits.any()

@@ -50,13 +50,16 @@ def consistent_patterns(
         up = np.where(no_plus, False, np.where(no_minus, True, up))
         signs[:, v] = np.where(up, 1, -1)
         blocked |= table[literal(np.full(count, v), signs[:, v])]
+    # Not int8 times float, which converts the whole matrix for every gate.
+    numbers = signs.astype(np.float32)
     for v in sorted(gate_of):
+        limit.check()
         j = gate_of[v]
-        u = signs @ problem.gates.rows[j]
+        u = numbers @ problem.gates.rows[j].astype(np.float32)
         points, sign = problem.gates.points[j], problem.gate_signs[j]
         # The nearest lattice point; u can be outside the bounds if not all pairs were used.
         nearest = np.argmin(np.abs(u[:, None] - points[None, :]), axis=1)
-        signs[:, v] = sign[nearest]
+        numbers[:, v] = signs[:, v] = sign[nearest]
     return signs
 
 
